@@ -137,12 +137,19 @@ def test_tensors_that_repeat_their_elements(tmp_path: Path) -> None:
         assert_near(session.run(y, {given: x.numpy()}), module(x).detach().numpy(), rtol=1e-6)
 
 
-@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
-def test_recurrent_layers(kind: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        ("LSTM", {"bidirectional": True}),
+        ("LSTM", {"proj_size": 2}),
+        ("LSTM", {"proj_size": 2, "bias": False, "bidirectional": True}),
+        ("GRU", {"bidirectional": True, "bias": False}),
+        ("RNN", {}),
+    ],
+)
+def test_recurrent_layers(kind: str, options: dict[str, Any], tmp_path: Path) -> None:
     torch.manual_seed(0)
-    layer = getattr(torch.nn, kind)(
-        3, 4, num_layers=2, bidirectional=kind != "RNN", bias=kind > "H"
-    )
+    layer = getattr(torch.nn, kind)(3, 4, num_layers=2, **options)
     (x,) = operands([(5, 2, 3)], torch.float32)
     torch.export.save(torch.export.export(layer, (x,)), tmp_path / "m.pt2")
     want = [v.detach().numpy() for v in torch.utils._pytree.tree_flatten(layer(x))[0]]

@@ -49,6 +49,16 @@ def _by_lu(a: Any, b: Any) -> Any:
     return L.lu_solve(factors, pivots, b)
 
 
+def _by_lu_of_each(a: Any, b: Any) -> Any:
+    """Batches of matrices, from both sides, and of the adjoint."""
+    factors, pivots = L.lu_factor(a)
+    left = [L.lu_solve(factors, pivots, b, adjoint=adjoint) for adjoint in (False, True)]
+    right = [
+        L.lu_solve(factors, pivots, b.mT, left=False, adjoint=adjoint) for adjoint in (False, True)
+    ]
+    return sum(left) + torch.tanh(sum(right)).mT
+
+
 def _by_qr(a: Any) -> Any:
     q, r = L.qr(a)
     return q @ torch.tanh(r.abs().sum((-2, -1), keepdim=True) * (q.mT @ a))
@@ -69,6 +79,7 @@ def _entropy(x: Any, y: Any, w: Any) -> Any:
 
 
 CASES: dict[str, tuple[Callable[..., Any], list[tuple[int, ...]]]] = {
+    "LU, batches": (_by_lu_of_each, [(2, 3, 3), (2, 3, 2)]),
     "svd": (_rebuilt, [(2, 4, 3)]),
     "singular values": (lambda a: L.svdvals(a) + L.matrix_norm(a, "nuc")[:, None], [A]),
     "eigh": (_rotated, [A]),

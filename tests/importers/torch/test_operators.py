@@ -135,6 +135,10 @@ CASES: dict[str, tuple[Callable[..., Any], list[tuple[int, ...]]]] = {
     "search of a number": (
         lambda x: x * torch.searchsorted(torch.tensor([1.0, 2.0, 4.0]), 2.5), [(2,)],
     ),
+    "search in rows": (
+        lambda x, v: v * torch.searchsorted(x.detach().sort(-1)[0], v.detach(), right=True),
+        [(2, 3, 5), (2, 3, 4)],
+    ),
     "index": (lambda x: x[:, INDEX[0]] + x.index_select(1, INDEX[1]), [X]),
     "index put": (
         lambda x, v: torch.index_put(x, (INDEX[0],), v, accumulate=True),

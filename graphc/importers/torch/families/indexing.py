@@ -15,6 +15,7 @@ from graphc.ir.dims import DimExpr
 from graphc.ir.dtypes import is_floating
 from graphc.ir.node import Tensor
 from graphc.jaxpr.function import from_jax
+from graphc.lowering.vectorize import vmap
 from graphc.ops.arrays.creation import iota
 from graphc.ops.arrays.scattering_nd import scatter_at
 
@@ -294,13 +295,19 @@ def _bucketize(
 def _searchsorted(
     call: Call, ordered: Any, x: Any, *, side: str | None = None, sorter: Any = None, **options: Any
 ) -> Any:
-    if ordered.ndim != 1:
-        raise Refused("in several sorted rows is not supported")
     if sorter is not None:
-        ordered = ops.take(ordered, sorter)
+        ordered = ops.take_along_axis(ordered, sorter, -1)
     if side == "right":
         options["right"] = True
-    return _bucketize(call, x, ordered, **options)
+    if ordered.ndim == 1:
+        return _bucketize(call, x, ordered, **options)
+
+    def find(x: Any, ordered: Any) -> Any:
+        return _bucketize(call, x, ordered, **options)
+
+    for _ in range(ordered.ndim - 1):  # each row has its own values
+        find = vmap(find)
+    return find(call.tensor(x), ordered)
 
 
 def _take(call: Call, x: Any, index: Any) -> Any:

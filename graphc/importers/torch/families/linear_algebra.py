@@ -116,9 +116,20 @@ def _lu_factor(call: Call, a: Any, *, pivot: bool = True, check_errors: bool = F
 def _lu_solve(
     call: Call, factors: Any, pivots: Any, b: Any, *, left: bool = True, adjoint: bool = False
 ) -> Any:
-    if adjoint or not left:
-        raise Refused("of the adjoint, or from the right, is not supported")
-    return linalg.lu_solve((factors, pivots - 1), b)
+    rows = factors.shape[-1]
+    if not isinstance(rows, int):
+        raise Refused("of named sizes is not supported")
+    if not left:  # x a = b is a^H x^H = b^H
+        return _adjoint(_lu_solve(call, factors, pivots, _adjoint(b), adjoint=not adjoint))
+    exchanged = _exchanged_rows(rows, factors.dtype)(pivots)
+    if adjoint:
+        upper = linalg.triangular_solve(_adjoint(factors), b)
+        half = linalg.triangular_solve(_adjoint(factors), upper, lower=False, unit_diagonal=True)
+        return ops.matmul(exchanged, half)
+    half = linalg.triangular_solve(
+        factors, ops.matmul(linalg.matrix_transpose(exchanged), b), unit_diagonal=True
+    )
+    return linalg.triangular_solve(factors, half, lower=False)
 
 
 def _lu_unpack(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from graphc import ops
-from graphc.importers.torch.call import Call, Refused, Rule
+from graphc.importers.torch.call import Call, Rule
 from graphc.importers.torch.families.randoms import dropped
 from graphc.ops.control.scan import scan
 from graphc.ops.elementwise import activation
@@ -38,7 +38,8 @@ def _direction(
     step: Step, x: Any, init: State, weights: Sequence[Any], reverse: bool
 ) -> tuple[State, Any]:
     """One direction of one layer over [time, batch, size]: the last state, and all results."""
-    kernel, own, *biases = weights
+    kernel, own, *rest = weights
+    biases, projection = rest[:2] if len(rest) > 1 else [], rest[len(rest) // 2 * 2 :]
     projected = ops.matmul(x, ops.transpose(kernel))
     if biases:
         projected = projected + biases[0]
@@ -48,6 +49,8 @@ def _direction(
         if biases:
             h = h + biases[1]
         new = step(now, h, state)
+        if projection:
+            new = (ops.matmul(new[0], ops.transpose(projection[0])), *new[1:])
         return new, new[0]
 
     last, ys = scan(body, init, projected, reverse=reverse)
@@ -87,9 +90,8 @@ def _recurrent(step: Step) -> Rule:
         batch_first: bool,
     ) -> Any:
         given = tuple(states) if isinstance(states, (list, tuple)) else (states,)
-        directions, each = 2 if bidirectional else 1, 4 if has_biases else 2
-        if len(params) != layers * directions * each:
-            raise Refused("with projections is not supported")
+        directions = 2 if bidirectional else 1
+        each = len(params) // (layers * directions)  # kernels, biases, and perhaps a projection
         weights = iter([params[i : i + each] for i in range(0, len(params), each)])
         x = ops.swapaxes(x, 0, 1) if batch_first else x
         ys, lasts = _layers(step, x, given, weights, directions, dropout if train else 0)
