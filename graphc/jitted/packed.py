@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import jax
 
 from graphc.errors import StateError
+from graphc.jitted.failures import DeletedArgumentError
 from graphc.runtime.state.state import State
 from graphc.typing import ArrayTree
 
@@ -59,6 +60,12 @@ class Packing:
             raise StateError(
                 "this packed tree was consumed by a call that took it together with other trees",
                 hint="go on with the tree that the call returned",
+            )
+        if self.state.was_donated:
+            raise DeletedArgumentError.here(
+                "this packed tree was donated to a later call of the jitted function",
+                hint="go on with the tree that the call returned; to keep the old one, copy it "
+                "before the call: gc.unpack(tree)",
             )
         return self.state.buffers
 

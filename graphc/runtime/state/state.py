@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from threading import RLock
+from typing import Final
 
 import jax
 import numpy as np
@@ -18,6 +19,8 @@ from graphc.runtime.core.failures import what_was_lost
 from graphc.runtime.core.forking import FORKING
 from graphc.runtime.feeds.feeds import variable_value
 from graphc.runtime.targets.executors import ONE_AT_A_TIME
+
+A_STEP: Final = "a step that assigns variables"
 
 
 class State(Mapping[str, jax.Array], Uncopied):
@@ -80,6 +83,11 @@ class State(Mapping[str, jax.Array], Uncopied):
                 )
             self.uncertain = False
         return self._buffers
+
+    @property
+    def was_donated(self) -> bool:
+        """Whether a step that assigns variables has consumed it, and returned another state."""
+        return self._consumed_by == A_STEP
 
     def consume(self, by: str) -> None:
         """Marks the state as consumed."""

@@ -26,7 +26,7 @@ from graphc.runtime.feeds.shares import Shares, shares_under
 from graphc.runtime.pipeline.joint import Turn
 from graphc.runtime.pipeline.stages import Stages
 from graphc.runtime.state.initial import InitialValues
-from graphc.runtime.state.state import State
+from graphc.runtime.state.state import A_STEP, State
 from graphc.runtime.step.inspection import Inspected
 from graphc.runtime.step.state_positions import StatePositions
 from graphc.runtime.step.timing import measured_timeline
@@ -188,7 +188,7 @@ class Executable(Inspected, Uncopied):
                 state.restore(buffers, error)
             raise
         if self.consumes:
-            state.consume("a step that assigns variables")
+            state.consume(A_STEP)
             after.uncertain = self.is_uncertain
         return rebuilt, after
 
