@@ -32,7 +32,7 @@ def test_copies_are_ordinary_trees() -> None:
         assert_trees_near(tree, want)
         assert np.asarray(tree["scale"]) == kept
     for use in (pickle.dumps, copy.copy, copy.deepcopy, lambda tree: tree | {}):
-        with pytest.raises(StateError, match="consumed"):
+        with pytest.raises(StateError, match="donated to a later call"):
             use(params)
 
 
