@@ -150,6 +150,14 @@ def test_gradients_of_loops_with_a_limit() -> None:
     assert_near(found[1], np.stack(found[3]))
 
 
+def test_a_limit_is_not_that_of_another_loop() -> None:
+    def count(x: gc.Tensor, most: int | None) -> gc.Tensor:
+        return gc.while_loop(lambda c: c < 9.0, lambda c: c + 1.0, x, max_trip_count=most)
+
+    got = run(gc.vmap(lambda x: count(x, 3) * 100 + count(x, None)), np.zeros(2, "float32"))
+    assert got.tolist() == [309.0, 309.0]
+
+
 def test_loops_without_a_limit_have_no_gradient() -> None:
     with gc.Graph():
         x = gc.placeholder((3,), name="x")

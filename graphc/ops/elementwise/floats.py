@@ -113,14 +113,11 @@ def _fmod_gradient(ctx: GradientContext, node: Node, dz: Tensor) -> Adjoints:
 
 def _rem(x: Any, y: Any) -> Any:
     """`lax.rem`. XLA evaluates that of two constants on the host, where a division of integers by
-    0, or of the smallest one by -1, ends the process."""
+    0 ends the process."""
     if not jnp.issubdtype(y.dtype, jnp.integer):
         return lax.rem(x, y)
     zero = lax.eq(y, lax.full_like(y, 0))
-    unsafe = zero
-    if jnp.issubdtype(y.dtype, jnp.signedinteger):
-        unsafe = lax.bitwise_or(zero, lax.eq(y, lax.full_like(y, -1)))
-    return lax.select(zero, x, lax.rem(x, lax.select(unsafe, lax.full_like(y, 1), y)))
+    return lax.select(zero, x, lax.rem(x, lax.select(zero, lax.full_like(y, 1), y)))
 
 
 @elementwise_operator("Fmod", _rem, infer=infer_real, widen=True, gradient=_fmod_gradient)
