@@ -86,8 +86,9 @@ def _read(name: str, path: str) -> Array:
         raise FeedError(f"input {name!r}: no file {path!r}", hint="check the path") from None
     except (OSError, ValueError, EOFError) as error:
         raise FeedError(
-            f"input {name!r}: {path!r} is not a NumPy file",
-            hint="write it with numpy.save(path, array)",
+            f"input {name!r}: {path!r} is not a NumPy file that can be read",
+            details=[str(error).splitlines()[0]] if str(error) else [],
+            hint="write an array of numbers with numpy.save(path, array)",
         ) from error
     if not isinstance(value, np.ndarray):
         value.close()

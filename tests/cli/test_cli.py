@@ -527,6 +527,7 @@ BAD_INPUT = [
     (f"{PREDICT} --input x", "not of the form NAME=VALUE"),
     (f"{PREDICT} --input x=no.npy", "no file 'no.npy'"),
     (f"{PREDICT} --input x={{script}}", "not a NumPy file"),
+    (f"{PREDICT} --input x={{objects}}", "Object arrays cannot be loaded"),
     (f"{PREDICT} --input x={{npz}}", "several arrays"),
     (f"{PREDICT} --input X={{npy}}", "no input 'X'"),
     (f"{PREDICT} --input x={{npy}}", "expected size 3 on axis 1"),
@@ -556,6 +557,7 @@ def test_invalid_input_is_reported_in_one_line(
 ) -> None:
     np.save(tmp_path / "a.npy", np.zeros((2, 2), np.float32))
     np.save(tmp_path / "good.npy", np.zeros((2, 3), np.float32))
+    np.save(tmp_path / "objects.npy", np.array(["a", None]))
     np.savez(tmp_path / "a.npz", a=np.zeros(2), b=np.zeros(2))
     places = {
         "script": script,
@@ -563,6 +565,7 @@ def test_invalid_input_is_reported_in_one_line(
         "folder": tmp_path,
         "npy": tmp_path / "a.npy",
         "npz": tmp_path / "a.npz",
+        "objects": tmp_path / "objects.npy",
         "good": tmp_path / "good.npy",
     }
     check_one_line(run(*command.format(**places).split()), text)
