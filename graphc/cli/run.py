@@ -85,9 +85,9 @@ def _read(name: str, path: str) -> Array:
     except FileNotFoundError:
         raise FeedError(f"input {name!r}: no file {path!r}", hint="check the path") from None
     except (OSError, ValueError, EOFError) as error:
+        why = f" that can be read ({str(error).splitlines()[0]})" if str(error) else ""
         raise FeedError(
-            f"input {name!r}: {path!r} is not a NumPy file that can be read",
-            details=[str(error).splitlines()[0]] if str(error) else [],
+            f"input {name!r}: {path!r} is not a NumPy file{why}",
             hint="write an array of numbers with numpy.save(path, array)",
         ) from error
     if not isinstance(value, np.ndarray):

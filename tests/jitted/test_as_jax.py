@@ -156,10 +156,15 @@ def test_shardings_and_other_options_of_jax_leave_all_calls_to_it() -> None:
 
 def test_options_of_jax_without_a_meaning_here() -> None:
     x = np.ones(3, np.float32)
-    inlined = gc.jit(lambda x, y: x + 1, keep_unused=True, inline=True, in_shardings=None)
+
+    def function(x: Any, y: Any) -> Any:
+        return x + 1
+
+    inlined = gc.jit(function, keep_unused=True, inline=True, in_shardings=None)
     assert_equal(inlined(x, x), x + 1)
     assert inlined.notes == [] and inlined.executable is not None
-    assert "jit" not in str(jax.make_jaxpr(inlined)(x, x))
+    by_jax = jax.jit(function, keep_unused=True, inline=True)
+    assert str(jax.make_jaxpr(inlined)(x, x)) == str(jax.make_jaxpr(by_jax)(x, x))
     assert len(inlined.lower(x, x).compile().input_shardings[0]) == 2
 
 
