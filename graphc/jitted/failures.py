@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from jax.errors import JaxRuntimeError
 
 from graphc.errors import AttributeValueError, ExecutionError, StateError
@@ -25,9 +27,10 @@ class DeletedArgumentError(StateError, ValueError):
 
 def as_in_jax(error: ExecutionError | StateError) -> ExecutionError | StateError:
     """An error of a run, as one that is JAX's too."""
-    if isinstance(error, (JaxRuntimeError, DeletedArgumentError)):
+    if type(error) is StateError and error.__cause__ is not None:  # a run has failed
+        kind: Any = LostArgumentsError
+    elif type(error) is ExecutionError:
+        kind = RunFailedError
+    else:  # one that says more, such as a NumericsError
         return error
-    if isinstance(error, StateError) and error.__cause__ is None:
-        return error  # no run has failed
-    kind = RunFailedError if isinstance(error, ExecutionError) else LostArgumentsError
     return kind(error.what, details=error.details, source=error.source, hint=error.hint)

@@ -186,7 +186,7 @@ def predict(
         steps: how many batches to use; None: all of them.
 
     Returns:
-        NumPy arrays in the nest of `outputs`.
+        NumPy arrays in the nest of `outputs`; None for operations.
 
     Raises:
         FeedError: there are no batches.
@@ -202,7 +202,7 @@ def predict(
     for feeds in _taken(batches, steps, "predict"):
         if not parts:
             _check_rows(session.graph, nest.distinct, feeds)
-        parts.append([np.asarray(value) for value in session.run(nest.distinct, feeds)])
+        parts.append(list(session.run(nest.distinct, feeds)))
     columns = zip(nest.distinct, zip(*parts, strict=True), strict=True)
     return nest.rebuild([_joined(output, arrays) for output, arrays in columns])
 
@@ -213,7 +213,9 @@ def _check_rows(graph: Graph, outputs: Iterable[Fetch], feeds: Feeds) -> None:
     first = [t.shape[0] for t in resolve_feeds(graph, feeds) if t.ndim]
     rows = frozenset[str]().union(*map(symbols_of, first))
     for output in outputs:
-        shape = () if isinstance(output, Node) and not output.outputs else _valued(output).shape
+        if isinstance(output, Node):
+            continue  # an operation has no value
+        shape = output.shape
         if not shape or (rows and not symbols_of(shape[0]) & rows):
             raise AttributeValueError.here(
                 f"predict: output {output.name!r} has no axis of examples",
@@ -223,13 +225,11 @@ def _check_rows(graph: Graph, outputs: Iterable[Fetch], feeds: Feeds) -> None:
             )
 
 
-def _valued(output: Fetch) -> Tensor | Variable:
-    """The tensor or variable whose value a fetch is."""
-    return output.outputs[0] if isinstance(output, Node) else output
-
-
-def _joined(output: Fetch, arrays: Sequence[Array]) -> Array:
-    """The values of all batches."""
+def _joined(output: Fetch, values: Sequence[Any]) -> Array | None:
+    """The values of all batches; None for an operation."""
+    if isinstance(output, Node):
+        return None
+    arrays = list(map(np.asarray, values))
     for number, array in enumerate(arrays):
         if array.shape[1:] != arrays[0].shape[1:]:
             raise ShapeError.here(

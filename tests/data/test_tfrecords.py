@@ -545,6 +545,7 @@ def test_after_a_failure_the_file_has_every_record_that_fits(
         ):
             for record in records:
                 file.write(record)
+        assert file.count == kept
         file.close()
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)

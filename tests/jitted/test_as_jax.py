@@ -19,7 +19,13 @@ from jax.experimental import checkify
 from numpy.testing import assert_array_equal as assert_equal
 
 import graphc as gc
-from graphc.errors import AttributeValueError, GraphcError, GraphError, JaxImportError
+from graphc.errors import (
+    AttributeValueError,
+    GraphcError,
+    GraphError,
+    JaxImportError,
+    NumericsError,
+)
 from tests.near import assert_near
 
 # -- results -------------------------------------------------------------------------------------
@@ -332,6 +338,12 @@ def test_failures_of_a_call_are_of_jaxs_classes(misuse: Any, kind: Any) -> None:
     assert isinstance(ours.value, GraphcError)
     again = pickle.loads(pickle.dumps(ours.value))
     assert type(again) is ours.type and str(again) == str(ours.value)
+
+
+def test_failures_that_say_more_keep_their_classes() -> None:
+    checked = gc.jit(jnp.log, options=gc.CompileOptions(check_numerics=True))
+    with pytest.raises(NumericsError):
+        checked(-jnp.ones(3))
 
 
 # -- pytrees -------------------------------------------------------------------------------------

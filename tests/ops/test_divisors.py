@@ -54,5 +54,17 @@ def test_remainders_of_constants_by_zero(dtype: str, pipeline: Any) -> None:
     np.testing.assert_array_equal(quotient, want)
 
 
+def test_remainders_broadcast() -> None:
+    with gc.Graph() as graph:
+        x = gc.placeholder((None, 3), "int32", name="x")
+        columns = gc.constant(np.array([[5], [7]], "int32"))
+        found = [gc.fmod(columns, np.array([[2, 3]], "int32")), gc.fmod(7, x), gc.fmod(x, x[0])]
+    given = np.array([[1, 0, 4], [9, 2, 3]], "int32")
+    rows, scalar, own = gc.Session(graph).run(found, {x: given})
+    assert rows.tolist() == [[1, 2], [1, 1]]
+    assert scalar.tolist() == [[0, 7, 3], [7, 1, 1]]
+    assert own.tolist() == [[0, 0, 0], [0, 2, 3]]
+
+
 def divided(x: Any, y: Any) -> Any:
     return lax.div(x, y), lax.rem(x, y)

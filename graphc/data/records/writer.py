@@ -189,9 +189,8 @@ class TFRecordWriter(Closing):
             whole = bisect_right(ends, self._partial)
             with suppress(OSError):  # a device; its reader finds the cut
                 self._file.truncate(self._written + (ends[whole - 1] if whole else 0))
-            error.details = (
-                f"the file keeps its first {self._flushed - len(ends) + whole} records",
-            )
+            self._flushed -= len(ends) - whole
+            error.details = (f"the file keeps its first {self._flushed} records",)
             raise
 
     def _put(self, data: bytes) -> None:
@@ -203,8 +202,7 @@ class TFRecordWriter(Closing):
         except OSError as error:
             self._failed, self._partial = True, len(data) - len(rest)
             raise DataError.here(
-                f"TFRecordWriter: cannot write {self._path}: {error.strerror}",
-                details=[f"{self._written} bytes were written before"],
+                f"TFRecordWriter: cannot write {self._path}: {error.strerror}"
             ) from error
         self._written += len(data)
 

@@ -117,7 +117,7 @@ def _rem(x: Any, y: Any) -> Any:
     if not jnp.issubdtype(y.dtype, jnp.integer):
         return lax.rem(x, y)
     zero = lax.eq(y, lax.full_like(y, 0))
-    return lax.select(zero, x, lax.rem(x, lax.select(zero, lax.full_like(y, 1), y)))
+    return jnp.where(zero, x, lax.rem(x, lax.select(zero, lax.full_like(y, 1), y)))
 
 
 @elementwise_operator("Fmod", _rem, infer=infer_real, widen=True, gradient=_fmod_gradient)
