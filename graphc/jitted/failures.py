@@ -33,4 +33,7 @@ def as_in_jax(error: ExecutionError | StateError) -> ExecutionError | StateError
         kind = RunFailedError
     else:  # one that says more, such as a NumericsError
         return error
-    return kind(error.what, details=error.details, source=error.source, hint=error.hint)
+    found: ExecutionError | StateError = kind(
+        error.what, details=error.details, source=error.source, hint=error.hint
+    )
+    return found

@@ -51,7 +51,7 @@ def without_copies(
         turns = max(len(each.turns) for each in group)
         work = sum(work_of(node) for each in group for node in each.turns[0])
         nodes = [node for each in group for turn in each.turns for node in turn]
-        small_count = len(nodes) <= _MANY and all(node.op is not FENCE for node in nodes)
+        small_count = len(nodes) <= _MANY and not any(map(_has_fence, nodes))
         copied = apart if small_count else large
         once = sum(_bytes(each, kept) for each in group)
         always = sum(_bytes(each, copied) for each in group)
@@ -70,6 +70,11 @@ def unchanged(program: Program) -> set[Tensor]:
 
 def _constants(program: Program) -> set[Tensor]:
     return {t for node in program.nodes if node.op is CONSTANT for t in node.outputs}
+
+
+def _has_fence(node: Node) -> bool:
+    inner = (n for body in node.regions for n in body.walk())
+    return node.op is FENCE or any(n.op is FENCE for n in inner)
 
 
 def _bytes(found: Recurrence, tensors: set[Tensor]) -> int:

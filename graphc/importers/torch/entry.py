@@ -123,10 +123,9 @@ class Plan:
 
     def _weights(self) -> dict[str, Weight]:
         found, seen = dict[str, Weight](), dict[Any, str]()
-        changed = {result.weight for result in self._source.results if result.kind in MUTATIONS}
         for node in self._placeholders:
             fqn = self._held.get(node.name)
-            if fqn is None or (not node.users and fqn not in changed):
+            if fqn is None or not self._is_needed(node):
                 continue
             tensor = self._source.tensors(fqn)
             if tensor.key in seen:
@@ -138,6 +137,12 @@ class Plan:
             except Refused as refused:
                 raise ModelImportError.here(f"from_torch: {fqn!r} {refused}") from refused
         return found
+
+    def _is_needed(self, node: Any) -> bool:
+        """Whether the program uses or changes the weight of a placeholder."""
+        fqn = self._held.get(node.name)
+        changed = {result.weight for result in self._source.results if result.kind in MUTATIONS}
+        return bool(node.users) or fqn in changed
 
     def _renewed_parameters(self, results: Sequence[tuple[Result, Any]]) -> dict[Any, Any]:
         """The nodes that compute new values of trainable parameters -> their placeholders."""
@@ -180,7 +185,8 @@ class Plan:
     def _value(self, node: Any, weight: Any, given: Any) -> Any:
         fqn = self._held.get(node.name)
         if fqn is not None:
-            return weight(self._shared.get(fqn, fqn)).read() if node.users else UNKNOWN
+            needed = self._is_needed(node)
+            return weight(self._shared.get(fqn, fqn)).read() if needed else UNKNOWN
         constant_name = self._constants.get(node.name)
         if constant_name is not None:
             return constant(self._source.tensors(constant_name).read())

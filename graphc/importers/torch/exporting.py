@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import operator
 import os
 from collections import OrderedDict, namedtuple
@@ -13,6 +14,7 @@ from graphc.importers.torch.archive.mutations import NORMS
 from graphc.importers.torch.archive.reading import read_archive
 from graphc.importers.torch.dtypes import array_of, torch
 from graphc.importers.torch.exported import MUTATIONS, Exported, Result, Stored
+from graphc.importers.torch.regions import with_marks
 from graphc.importers.torch.size_names import size_names
 from graphc.importers.torch.table import RULES
 
@@ -62,10 +64,20 @@ def exported(model: Any, how: Exporting) -> Exported:
 
 
 def _named_sizes(program: Any, model: Any, how: Exporting) -> dict[str, str]:
-    if how.dynamic_shapes is None:
+    """The sizes of the program by the names in `dynamic_shapes`. A program that was exported
+    before has its own symbols, and names are read as those of its example inputs."""
+    shapes = how.dynamic_shapes
+    if shapes is None:
         return {}
+    if not isinstance(model, torch().nn.Module):
+        args, kwargs = program.example_inputs or ((), {})
+        names = program.module_call_graph[0].signature.forward_arg_names or []
+        parameters = [inspect.Parameter(n, inspect.Parameter.POSITIONAL_OR_KEYWORD) for n in names]
+        return size_names(program, inspect.Signature(parameters), args, kwargs, shapes)
     given = tuple(how.args or ()), dict(how.kwargs or {})
-    return size_names(program, model.forward, *given, how.dynamic_shapes)
+    if hasattr(shapes, "dynamic_shapes"):  # a ShapesCollection
+        shapes = shapes.dynamic_shapes(model, *given)
+    return size_names(program, inspect.signature(model.forward), *given, shapes)
 
 
 def _plain(nest: Any) -> Any:
@@ -97,7 +109,7 @@ def exported_program(model: Any, how: Exporting) -> tuple[Any, str]:
     """
     package = torch()
     if isinstance(model, package.export.ExportedProgram):
-        return _ready(model), "program"
+        return _ready(with_marks(model, is_own=False)), "program"
     if not isinstance(model, package.nn.Module):
         raise ArgumentError.here(
             "from_torch: takes a torch.nn.Module or an ExportedProgram, got "
@@ -131,7 +143,7 @@ def exported_program(model: Any, how: Exporting) -> tuple[Any, str]:
     graph = program.graph_module.graph
     _restore_users(graph)
     graph.eliminate_dead_code(_has_effect)
-    return _ready(program), type(model).__name__
+    return _ready(with_marks(program, is_own=True)), type(model).__name__
 
 
 def _restore_users(graph: Any) -> None:

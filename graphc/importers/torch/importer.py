@@ -18,6 +18,7 @@ from graphc.ir.node import Tensor
 from graphc.ir.scopes import at_source
 from graphc.ir.source import Source
 from graphc.ops import cast, constant, stop_gradient
+from graphc.ops.control.custom_gradient import with_gradient
 
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 _IN_TORCH = re.compile(r"-packages[/\\]torch[/\\]|^torch[/\\]")  # of any machine
@@ -125,7 +126,7 @@ class Importer:
 def _renewed(old: Tensor, new: Tensor) -> Tensor:
     """The new value of a parameter that was changed in place, which PyTorch allows only in regions
     without gradients. Gradients of what uses it are those of the parameter."""
-    return stop_gradient(new) + (old - stop_gradient(old))
+    return with_gradient([stop_gradient(new)], [old], lambda _, dys: dys)[0]
 
 
 def _plain(node: Any) -> str:

@@ -10,23 +10,28 @@ from graphc.importers.torch.dtypes import torch
 
 
 def size_names(
-    program: Any, forward: Any, args: Sequence[Any], kwargs: Mapping[str, Any], dynamic_shapes: Any
+    program: Any,
+    parameters: inspect.Signature,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    dynamic_shapes: Any,
 ) -> dict[str, str]:
     """Symbol of the program -> the name of the user's `Dim`.
 
     Args:
         program: the exported program.
-        forward: the function that was exported for `args` and `kwargs`.
+        parameters: those of the function that was exported for `args` and `kwargs`.
         dynamic_shapes: as `torch.export.export` takes them, with which it accepted the inputs.
     """
     signature = program.graph_signature
     names = [s.arg.name for s in signature.input_specs if s.kind.name == "USER_INPUT"]
     nodes = {n.name: n for n in program.graph.nodes if n.op == "placeholder"}
     paths = torch().utils._pytree.tree_flatten_with_path((tuple(args), dict(kwargs)))[0]
+    places = _arguments(parameters, args, kwargs)
     found: dict[str, str] = {}
     for name, (path, _) in zip(names, paths, strict=True):
         shape = getattr(nodes[name].meta.get("val"), "shape", None)
-        spec = _spec(path, _arguments(forward, args, kwargs), dynamic_shapes)
+        spec = _spec(path, places, dynamic_shapes)
         for size, dim in _sizes(shape, spec):
             label = getattr(dim, "__name__", None)
             if label is not None and str(size).isidentifier() and str(label).isidentifier():
@@ -35,13 +40,13 @@ def size_names(
 
 
 def _arguments(
-    forward: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
+    parameters: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> dict[tuple[Any, ...], tuple[Any, ...]]:
     """Where an argument stands in `(args, kwargs)` -> the keys that lead to it in a dict of shapes:
     the name of its parameter, and its key in `*args` or `**kwargs`."""
     found: dict[tuple[Any, ...], tuple[Any, ...]] = {}
     place = 0
-    bound = inspect.signature(forward).bind(*args, **kwargs)
+    bound = parameters.bind(*args, **kwargs)
     for name, value in bound.arguments.items():
         match bound.signature.parameters[name].kind:
             case inspect.Parameter.VAR_POSITIONAL:

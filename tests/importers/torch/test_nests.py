@@ -64,6 +64,18 @@ def test_sizes_have_the_names_that_dynamic_shapes_gives_them(
     assert [" ".join(map(str, spec.shape)) for spec in layer.inputs.values()] == want
 
 
+def test_names_of_sizes_of_a_program_and_by_a_collection() -> None:
+    shapes = {"y": {2: N}, "x": None}
+    program = torch.export.export(Two(), (ONE, THREE), dynamic_shapes=shapes)
+    layer = gc.from_torch(program, dynamic_shapes=shapes)
+    assert str(layer.inputs["y"].shape[2]) == "N"
+    collection = torch.export.ShapesCollection()
+    collection[ONE] = {0: M}
+    for _ in range(2):  # it is not changed
+        layer = gc.from_torch(Two(), (ONE, THREE), dynamic_shapes=collection)
+        assert str(layer.inputs["x"].shape[0]) == "M"
+
+
 def test_results_that_are_no_tensors_stay_in_the_nest() -> None:
     class Mixed(nn.Module):
         def forward(self, x: Any) -> Any:
