@@ -86,7 +86,16 @@ class State(Mapping[str, jax.Array], Uncopied):
 
     @property
     def was_donated(self) -> bool:
-        """Whether a step that assigns variables has consumed it, and returned another state."""
+        """Whether a step that assigns variables has consumed it, and returned another state.
+
+        Examples:
+            >>> v = gc.variable(5, name="v", trainable=False)
+            >>> step = gc.compile(graph, v.assign_add(1))
+            >>> first = step.init()
+            >>> _, second = step(first)
+            >>> first.was_donated, second.was_donated
+            (True, False)
+        """
         return self._consumed_by == A_STEP
 
     def consume(self, by: str) -> None:
