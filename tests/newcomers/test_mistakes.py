@@ -3406,7 +3406,7 @@ ROWS = [
         "train_saver",
         lambda m: gc.train.Saver(),
         errors.UnknownAttributeError,
-        ["no attribute 'Saver'", "np.savez(path, **session.values())"],
+        ["no attribute 'Saver'", "write gc.train.Checkpointer(folder)"],
         True,
     ),
     Row(
