@@ -198,11 +198,12 @@ def predict(
         >>> gc.train.predict(gc.Session(graph), [{"x": [1.0, 2.0]}, {"x": [3.0]}], x * 2)
         array([2., 4., 6.], dtype=float32)
     """
-    nest, parts = FetchNest(session.graph, outputs), list[list[Array]]()
+    nest, parts = FetchNest(session.graph, outputs), list[list[Any]]()
     for feeds in _taken(batches, steps, "predict"):
         if not parts:
             _check_rows(session.graph, nest.distinct, feeds)
-        parts.append(list(session.run(nest.distinct, feeds)))
+        values = session.run(nest.distinct, feeds)
+        parts.append([v if v is None else np.asarray(v) for v in values])  # frees the device
     columns = zip(nest.distinct, zip(*parts, strict=True), strict=True)
     return nest.rebuild([_joined(output, arrays) for output, arrays in columns])
 
@@ -225,11 +226,10 @@ def _check_rows(graph: Graph, outputs: Iterable[Fetch], feeds: Feeds) -> None:
             )
 
 
-def _joined(output: Fetch, values: Sequence[Any]) -> Array | None:
+def _joined(output: Fetch, arrays: Sequence[Any]) -> Array | None:
     """The values of all batches; None for an operation."""
     if isinstance(output, Node):
         return None
-    arrays = list(map(np.asarray, values))
     for number, array in enumerate(arrays):
         if array.shape[1:] != arrays[0].shape[1:]:
             raise ShapeError.here(

@@ -51,8 +51,8 @@ def without_copies(
         turns = max(len(each.turns) for each in group)
         work = sum(work_of(node) for each in group for node in each.turns[0])
         nodes = [node for each in group for turn in each.turns for node in turn]
-        small_count = len(nodes) <= _MANY and not any(map(_has_fence, nodes))
-        copied = apart if small_count else large
+        counts_small = len(nodes) <= _MANY and not any(map(_has_fence, nodes))
+        copied = apart if counts_small else large
         once = sum(_bytes(each, kept) for each in group)
         always = sum(_bytes(each, copied) for each in group)
         return turns * work >= worth * (once + turns * always)

@@ -106,6 +106,7 @@ class Plan:
         self._symbols = Symbols(source.sizes)
         self._held, self._constants = source.held, source.constants
         self._placeholders = [n for n in source.module.graph.nodes if n.op == "placeholder"]
+        self._changed = {r.weight for r in source.results if r.kind in MUTATIONS}
         self._shared: dict[str, str] = {}
         self.weights = self._weights()
         self._feeds = [n for n in self._placeholders if self._is_input(n)]
@@ -140,9 +141,7 @@ class Plan:
 
     def _is_needed(self, node: Any) -> bool:
         """Whether the program uses or changes the weight of a placeholder."""
-        fqn = self._held.get(node.name)
-        changed = {result.weight for result in self._source.results if result.kind in MUTATIONS}
-        return bool(node.users) or fqn in changed
+        return bool(node.users) or self._held.get(node.name) in self._changed
 
     def _renewed_parameters(self, results: Sequence[tuple[Result, Any]]) -> dict[Any, Any]:
         """The nodes that compute new values of trainable parameters -> their placeholders."""

@@ -25,7 +25,7 @@ def with_marks(program: Any, *, is_own: bool) -> Any:
       that of y.
 
     Args:
-        is_own: whether the program may be changed. Otherwise a copy is.
+        is_own: whether the program may be changed. Otherwise a copy is, which shares its tensors.
 
     Raises:
         ModelImportError: two regions change one parameter.
@@ -33,7 +33,9 @@ def with_marks(program: Any, *, is_own: bool) -> Any:
     if not any(_is_marked(node) for module in _graphs(program) for node in module.graph.nodes):
         return program
     _refuse_two_changes(program)
-    program = program if is_own else copy.deepcopy(program)
+    if not is_own:
+        tensors = [*program.state_dict.values(), *program.constants.values()]
+        program = copy.deepcopy(program, {id(tensor): tensor for tensor in tensors})
     aten = torch().ops.aten
     for module in list(_graphs(program)):
         for node in list(module.graph.nodes):

@@ -26,17 +26,16 @@ _FRAME = re.compile(r'  File "(?P<file>.*)", line (?P<line>\d+), in (?P<function
 _LOST_PEER = re.compile(r"(UNKNOWN|UNAVAILABLE|INTERNAL|ABORTED|DEADLINE_EXCEEDED): .*Gloo", re.S)
 
 
-def lost_peer(error: ValueError) -> ClusterError | None:
-    """The error for a run that failed because of another process; None if that is not why."""
+def raise_lost_peer(error: ValueError) -> None:
+    """Raises a `ClusterError` if a run failed because of another process."""
     text = str(error)
-    if not _LOST_PEER.match(text):
-        return None
-    return ClusterError.here(
-        "the run failed: another process of the cluster has ended, or cannot be reached",
-        details=text.splitlines()[:1],
-        hint="start all processes again from the last checkpoint; `graphc launch --restarts 3` "
-        "does so",
-    )
+    if _LOST_PEER.match(text):
+        raise ClusterError.here(
+            "the run failed: another process of the cluster has ended, or cannot be reached",
+            details=text.splitlines()[:1],
+            hint="start all processes again from the last checkpoint; `graphc launch --restarts 3` "
+            "does so",
+        ) from error
 
 
 def in_words(error: Exception) -> tuple[str, list[str]]:

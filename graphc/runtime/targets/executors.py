@@ -24,7 +24,7 @@ from graphc.ir.stack import within_stack
 from graphc.runtime.buffers.layout import Buffer, StateLayout
 from graphc.runtime.buffers.packing import place_on
 from graphc.runtime.core.across import is_across
-from graphc.runtime.core.failures import RUN_FAILED, lost_peer
+from graphc.runtime.core.failures import RUN_FAILED, raise_lost_peer
 from graphc.runtime.core.forking import FORKING, SharedLock
 from graphc.runtime.feeds.shares import AXIS_NAME
 from graphc.runtime.targets import room
@@ -214,11 +214,7 @@ class Executor:
         return fetched
 
     def _start(self, values: list[Any]) -> Any:
-        """Starts a run of the compiled program with these arguments.
-
-        Raises:
-            ClusterError: another process that takes part in it has ended.
-        """
+        """Starts a run with these arguments. A `ClusterError` says that a process has ended."""
         compiled = self._compiled or self.compiled
         if self._narrow:
             values = from_host(values, self._narrow)
@@ -228,10 +224,9 @@ class Executor:
                     return compiled(*values)
             return compiled(*values)
         except ValueError as error:
-            lost = lost_peer(error) if self.spans_processes else None
-            if lost is None:
-                raise
-            raise lost from error
+            if self.spans_processes:
+                raise_lost_peer(error)
+            raise
 
     def _spread(self, feeds: Sequence[Any]) -> Sequence[Any]:
         """The feeds. Those that are on devices are moved to where the program needs them."""

@@ -15,6 +15,7 @@ from torch import nn  # noqa: E402
 
 import graphc as gc  # noqa: E402
 from graphc.errors import ModelImportError  # noqa: E402
+from graphc.importers.torch.regions import with_marks  # noqa: E402
 from tests.near import assert_near  # noqa: E402
 
 
@@ -216,6 +217,13 @@ def test_training_steps_are_those_of_pytorch(function: Any, form: str) -> None:
         assert_near(found, want.detach().numpy(), rtol=1e-5)
     for name, value in session.values().items():
         assert_near(value, same.state_dict()[name].numpy(), rtol=1e-5)
+
+
+def test_the_copy_of_a_program_shares_its_weights() -> None:
+    program = torch.export.export(Weights(_clamped), (torch.ones(3),))
+    marked = with_marks(program, is_own=False)
+    assert marked is not program
+    assert all(marked.state_dict[name] is value for name, value in program.state_dict.items())
 
 
 @pytest.mark.parametrize("old", [True, False])
