@@ -143,6 +143,15 @@ def _only_copied(m: Any, x: Any) -> Any:
     return y * y
 
 
+def _copied_and_used(m: Any, x: Any) -> Any:
+    """What is copied has no gradient; the parameter has one."""
+    with torch.no_grad():
+        y = x * m.v
+        m.w.copy_(y)
+        z = y * 2
+    return m.w * m.v + z
+
+
 def _synchronised(m: Any, x: Any) -> Any:
     with torch.no_grad():
         m.w.copy_(m.v)
@@ -185,7 +194,7 @@ def _repaired(m: Any, x: Any) -> Any:
 
 CHANGES = [
     *(_clamped, _clamped_after, _copied, _only_copied, _synchronised, _of_the_input, _rows),
-    *(_unused_gradient, _averaged, _repaired),
+    *(_unused_gradient, _averaged, _repaired, _copied_and_used),
 ]
 
 
