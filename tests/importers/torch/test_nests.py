@@ -27,6 +27,11 @@ class Number(nn.Module):
 
 
 class Nested(nn.Module):
+    def forward(self, a: Any, u: Any) -> Any:
+        return a["q"] + a["r"][1].sum() + u.sum()
+
+
+class Variadic(nn.Module):
     def forward(self, a: Any, *rest: Any, **named: Any) -> Any:
         return a["q"] + a["r"][1].sum() + rest[1].sum() + named["u"].sum()
 
@@ -34,6 +39,10 @@ class Nested(nn.Module):
 ONE, THREE = torch.ones(5), torch.ones(2, 3, 4)
 NEST = {"q": torch.ones(5), "r": (torch.ones(2), torch.ones(3))}
 STATIC = torch.export.Dim.STATIC
+EXPORTS_VARIADIC = pytest.mark.skipif(
+    torch.__version__ < (2, 14),
+    reason="torch.export names the arguments of *rest and **named since PyTorch 2.14",
+)
 
 
 @pytest.mark.parametrize(
@@ -46,6 +55,13 @@ STATIC = torch.export.Dim.STATIC
         (Number, (3, THREE, ONE), {}, (None, {2: N}, None), ["2 3 N", "5"]),
         (
             Nested,
+            (NEST,),
+            {"u": torch.ones(7)},
+            {"a": {"q": None, "r": (None, {0: N})}, "u": {0: M}},
+            ["5", "2", "N", "M"],
+        ),
+        pytest.param(
+            Variadic,
             (NEST, torch.ones(4), torch.ones(6)),
             {"u": torch.ones(7)},
             {
@@ -54,6 +70,7 @@ STATIC = torch.export.Dim.STATIC
                 "named": {"u": None},
             },
             ["5", "2", "N", "4", "M", "7"],
+            marks=EXPORTS_VARIADIC,
         ),
     ],
 )
