@@ -17,6 +17,7 @@ from graphc.importers.torch.dtypes import dtype_of
 from graphc.importers.torch.exported import MUTATIONS, Exported, Result
 from graphc.importers.torch.exporting import Exporting, exported
 from graphc.importers.torch.importer import UNKNOWN, Importer
+from graphc.importers.torch.result_names import result_names
 from graphc.importers.torch.symbols import Symbols
 from graphc.ir.node import Tensor
 from graphc.ir.scopes import control_inputs, current_graph
@@ -52,6 +53,8 @@ def from_torch(
     become variables under the names of `state_dict`. With `training`, dropout draws from the
     graph's streams, and buffers that the module changes, such as the moving averages of batch norm,
     are assigned by a step of `gc.minimize`. Nodes carry the lines of the model's source.
+    Results have the keys of the dict that the module returns as names, and otherwise `output_0`,
+    `output_1`, and so on.
 
     Args:
         model: a module, a program of `torch.export.export`, or the path of a .pt2 file.
@@ -115,8 +118,7 @@ class Plan:
         results = list(zip(source.results, nodes, strict=True))
         self._returned = [value for result, value in results if result.kind == "USER_OUTPUT"]
         self._renewed = self._renewed_parameters(results)
-        count = sum(map(_is_tensor, self._returned))
-        self.outputs = tuple(f"output_{i}" for i in range(count))
+        self.outputs = result_names(sum(map(_is_tensor, self._returned)), self._nest)
 
     def _is_input(self, node: Any) -> bool:
         own = node.name in self._held or node.name in self._constants
@@ -202,11 +204,14 @@ class Plan:
 
     def wrap(self, names: Sequence[str], results: Sequence[Tensor]) -> Any:
         """The nest that the module returns."""
-        rest = iter(results)
         try:
-            return self._source.nest([next(rest) if _is_tensor(v) else v for v in self._returned])
+            return self._nest(results)
         except Exception:  # a class that checks what it holds
             return list(results)
+
+    def _nest(self, results: Sequence[Any]) -> Any:
+        rest = iter(results)
+        return self._source.nest([next(rest) if _is_tensor(v) else v for v in self._returned])
 
 
 def _is_tensor(value: Any) -> bool:

@@ -132,10 +132,9 @@ def exported_program(model: Any, how: Exporting) -> tuple[Any, str]:
             strict=False,
         )
     except Exception as error:  # torch.export raises errors of many kinds
-        first, *rest = str(error).strip().splitlines() or [type(error).__name__]
-        raise ModelImportError.here(
-            f"from_torch: torch.export cannot export {type(model).__name__}: {first}",
-            details=rest[:6],
+        raise _failed(
+            f"torch.export cannot export {type(model).__name__}",
+            error,
             hint="torch.export.export(module, args) alone gives the same error, with its advice",
         ) from error
     finally:
@@ -164,13 +163,27 @@ def _ready(program: Any) -> Any:
     if _is_ready(program):  # the trace by `run_decompositions` takes longer than the export
         return program
     table = package.export.default_decompositions()
-    functional, known = program.run_decompositions({}), dict[Any, Any]()
-    # Operators of a decomposition may lack a rule too. All decompositions are given again: what was
-    # decomposed may come back.
-    while new := _without_rule(functional) & table.keys() - known.keys():
-        known |= {op: table[op] for op in new}
-        functional = functional.run_decompositions(known)
+    known = dict[Any, Any]()
+    try:
+        functional = program.run_decompositions({})
+        # Operators of a decomposition may lack a rule too. All decompositions are given again: what
+        # was decomposed may come back.
+        while new := _without_rule(functional) & table.keys() - known.keys():
+            known |= {op: table[op] for op in new}
+            functional = functional.run_decompositions(known)
+    except Exception as error:  # such as a parameter under two names that the module changes
+        raise _failed(
+            "PyTorch cannot make the exported program functional",
+            error,
+            hint="torch.export.export(module, args).run_decompositions({}) gives the same error",
+        ) from error
     return functional
+
+
+def _failed(what: str, error: Exception, hint: str) -> ModelImportError:
+    """The error for what PyTorch raised."""
+    first, *rest = str(error).strip().splitlines() or [type(error).__name__]
+    return ModelImportError.here(f"from_torch: {what}: {first}", details=rest[:6], hint=hint)
 
 
 def _without_rule(program: Any) -> set[Any]:

@@ -374,3 +374,19 @@ def test_mistakes(tmp_path: Path) -> None:
 
     with pytest.raises(ModelImportError, match=r"torch\.export cannot export Decides"):
         gc.from_torch(Decides(), (torch.ones(3),))
+
+
+def test_a_program_that_pytorch_cannot_make_functional_is_one_error() -> None:
+    class Tied(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a, self.b = nn.Linear(3, 3), nn.Linear(3, 3)
+            self.b.weight = self.a.weight
+
+        def forward(self, x: Any) -> Any:
+            with torch.no_grad():
+                self.a.weight.mul_(0.5)
+            return self.b(self.a(x))
+
+    with pytest.raises(ModelImportError, match=r"cannot make the exported program functional"):
+        gc.from_torch(Tied(), (torch.ones(1, 3),))

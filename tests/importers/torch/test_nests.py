@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -99,13 +99,74 @@ def test_results_that_are_no_tensors_stay_in_the_nest() -> None:
             return {"scores": x + 1, "task": "classify", "mask": None, "all": [None, x * 2, 3]}
 
     layer = gc.from_torch(Mixed(), (torch.ones(2),))
-    assert list(layer.outputs) == ["output_0", "output_1", "output_2"]
+    assert list(layer.outputs) == ["scores", "all_1", "all_2"]
     with gc.Graph() as graph:
         found = layer(gc.ones((2,)))
     assert found["task"] == "classify" and found["mask"] is None and found["all"][0] is None
     scores, *rest = gc.Session(graph).run([found["scores"], *found["all"][1:]])
     assert np.array_equal(scores, [2, 2])
     assert np.array_equal(rest[0], [2, 2]) and rest[1] == 3
+
+
+class Pair(NamedTuple):
+    first: Any
+    second: Any
+
+
+@pytest.mark.parametrize(
+    ("made", "want"),
+    [
+        (lambda x: x, ["output_0"]),
+        (lambda x: (x, [x + 1]), ["output_0", "output_1"]),
+        (lambda x: {"b": x, "a": x + 1}, ["b", "a"]),
+        (lambda x: Pair(x, {"u": x + 1}), ["first", "second_u"]),
+        (lambda x: (x, {"cache": (x + 1, x + 2)}), ["output_0", "cache_0", "cache_1"]),
+        (lambda x: {"a": {"b": x}, "a_b": x + 1}, ["output_0", "output_1"]),  # the same name twice
+        (lambda x: (x, {"output_0": x + 1}), ["output_0", "output_1"]),
+    ],
+)
+def test_results_have_the_keys_of_the_nest_as_names(made: Any, want: list[str]) -> None:
+    class Returns(nn.Module):
+        def forward(self, x: Any) -> Any:
+            return made(x * 2)
+
+    layer = gc.from_torch(Returns(), (torch.ones(2),))
+    assert list(layer.outputs) == want
+    alone = layer.to_graph()
+    found = gc.Session(alone.graph).run(dict(alone.outputs), {alone.inputs["x"]: np.ones(2, "f4")})
+    leaves = torch.utils._pytree.tree_leaves(Returns()(torch.ones(2)))
+    for name, leaf in zip(want, leaves, strict=True):
+        assert np.array_equal(found[name], leaf)
+
+
+class Keyed:
+    """As the outputs of transformers: a class that PyTorch takes apart by keys."""
+
+    def __init__(self, **parts: Any) -> None:
+        self.parts = parts
+
+
+torch.utils._pytree.register_pytree_node(
+    Keyed,
+    lambda keyed: (list(keyed.parts.values()), list(keyed.parts)),
+    lambda values, keys: Keyed(**dict(zip(keys, values, strict=True))),
+    serialized_type_name="tests.Keyed",
+)
+
+
+def test_objects_with_keys_are_dicts_when_a_file_is_read(tmp_path: Any) -> None:
+    class Returns(nn.Module):
+        def forward(self, x: Any) -> Any:
+            return Keyed(logits=x + 1, hidden=[x * 2])
+
+    program = torch.export.export(Returns(), (torch.ones(2),), strict=False)
+    torch.export.save(program, tmp_path / "keyed.pt2")
+    layer = gc.from_torch(tmp_path / "keyed.pt2")
+    assert layer.outputs == ("logits", "hidden_0")
+    with gc.Graph() as graph:
+        found = layer(gc.ones((2,)))
+    logits, hidden = gc.Session(graph).run([found["logits"], found["hidden"][0]])
+    assert np.array_equal(logits, [2, 2]) and np.array_equal(hidden, [2, 2])
 
 
 def test_attention_without_weights_has_one_output() -> None:

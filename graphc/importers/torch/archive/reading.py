@@ -143,7 +143,8 @@ def _results(specs: Sequence[Any]) -> list[Result]:
 
 
 def _nest(calls: Sequence[Any]) -> Callable[[Sequence[Any]], Any]:
-    """Makes the nest that the module returned, of tuples, lists and dicts."""
+    """Makes the nest that the module returned, of tuples, lists and dicts. Objects of other classes
+    that have keys, such as the outputs of transformers, become dicts."""
     (signature,) = (call["signature"] for call in calls if call["fqn"] == "")
     _, tree = json.loads(signature["out_spec"])
 
@@ -171,4 +172,7 @@ def _nested(tree: Mapping[str, Any], values: Any) -> Any:
             keys = json.loads(tree["context"])
             made = zip(keys, parts, strict=True)
             return OrderedDict(made) if kind.startswith("collections") else dict(made)
+    keys = json.loads(tree["context"] or "null")
+    if isinstance(keys, list) and len(keys) == len(parts) and all(isinstance(k, str) for k in keys):
+        return dict(zip(keys, parts, strict=True))
     raise ValueError(f"a result is a {kind}")
