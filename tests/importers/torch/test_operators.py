@@ -319,6 +319,12 @@ CASES: dict[str, tuple[Callable[..., Any], list[tuple[int, ...]]]] = {
         + torch.hamming_window(5, True, 0.6, 0.4, dtype=x.dtype),
         [(2, 5)],
     ),
+    "extremes so far of bools": (
+        lambda x: x * torch.cummax(x > 0, 1)[0] + torch.cummin(x > 0, 0)[1] + (x > 0).cummax(0)[1],
+        [(4, 5)],
+    ),
+    "no differences": (lambda x: torch.diff(x, n=0, dim=0, prepend=x, append=x), [(2, 3)]),
+    "a bool as a number": (lambda x: x + (x.sum() > 0).item() + (x.sum() < 0).item(), [(2, 3)]),
     "in place": (lambda x: x.clone().mul_(2).add_(1).relu_(), [X]),
 }  # fmt: skip
 

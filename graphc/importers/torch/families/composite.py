@@ -167,6 +167,8 @@ def _diff(
     call: Call, x: Any, n: int = 1, dim: int = -1, before: Any = None, after: Any = None
 ) -> Any:
     within_reason(n, "differences", PARTS)
+    if n == 0:  # PyTorch adds nothing before or after it
+        return x
     parts = [part for part in (before, x, after) if part is not None]
     x = ops.concatenate(parts, dim) if len(parts) > 1 else x
     lead = [slice(None)] * axis_of(dim, x.ndim)

@@ -279,8 +279,9 @@ def _unknown_size(call: Call, *args: Any, **options: Any) -> Any:
 
 def _cumextreme(function: Callable[..., Any]) -> Rule:
     def rule(call: Call, x: Any, dim: int) -> Any:
-        axis = axis_of(dim, x.ndim)
-        values, size = function(x, axis=axis), x.shape[axis]
+        axis, size = axis_of(dim, x.ndim), x.shape[dim]
+        given, x = x, ops.cast(x, "int8") if x.dtype.kind == "b" else x
+        values = function(x, axis=axis)
         steps = ops.reshape(
             ops.arange(size, dtype="int64"), [size if i == axis else 1 for i in range(x.ndim)]
         )
@@ -288,7 +289,7 @@ def _cumextreme(function: Callable[..., Any]) -> Rule:
         if x.dtype.kind == "f":
             here = ops.logical_or(here, ops.isnan(x))
         places = ops.cummax(ops.where(here, steps, ops.constant(0)), axis=axis)
-        return ops.take_along_axis(x, places, axis=axis), places
+        return ops.take_along_axis(given, places, axis=axis), places
 
     return rule
 

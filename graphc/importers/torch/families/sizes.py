@@ -40,6 +40,12 @@ def _equality(plain: Callable[[Any, Any], Any], of_tensors: Callable[[Any, Any],
     return rule
 
 
+def _chosen(call: Call, condition: Any, yes: Any, no: Any) -> Any:
+    if isinstance(condition, bool):
+        return yes if condition else no
+    return ops.where(call.tensor(condition), call.tensor(yes), call.tensor(no))
+
+
 def _nothing(call: Call, *args: Any, **options: Any) -> Any:
     return None
 
@@ -76,6 +82,7 @@ RULES: Final[dict[str, Rule]] = {
     "aten.sym_constrain_range_for_size.default": _nothing,
     "sym_float": _plain(float),
     "sym_int": _plain(int),
+    "sym_ite": _chosen,
     "sym_max": _plain(max),
     "sym_min": _plain(min),
 }
