@@ -323,6 +323,12 @@ CASES: dict[str, tuple[Callable[..., Any], list[tuple[int, ...]]]] = {
         lambda x: x * torch.cummax(x > 0, 1)[0] + torch.cummin(x > 0, 0)[1] + (x > 0).cummax(0)[1],
         [(4, 5)],
     ),
+    "padding of other dtypes": (
+        lambda x: F.pad(x, (1, 1), value=2.7)
+        * F.pad((x.abs() * 5).to(torch.uint8), (1, 1), value=2.7)
+        + F.pad(x > 0, (1, 1), value=2.7),
+        [(2, 3)],
+    ),
     "no differences": (lambda x: torch.diff(x, n=0, dim=0, prepend=x, append=x), [(2, 3)]),
     "a bool as a number": (lambda x: x + (x.sum() > 0).item() + (x.sum() < 0).item(), [(2, 3)]),
     "in place": (lambda x: x.clone().mul_(2).add_(1).relu_(), [X]),

@@ -107,7 +107,10 @@ def _pad(call: Call, x: Any, pads: Any, value: Any = 0, mode: str = "constant") 
         x = x[tuple(where)]
     kept = [(max(low, 0), max(high, 0)) for low, high in widths]
     if mode == "constant":
-        return ops.pad(x, kept, "constant", constant_values=value or 0)
+        value = 0 if value is None else value
+        if isinstance(value, (bool, int, float)):  # PyTorch rounds 2.7 for integers
+            value = np.asarray(value).astype(x.dtype)
+        return ops.pad(x, kept, "constant", constant_values=value)
     return ops.pad(x, kept, {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}[mode])
 
 
