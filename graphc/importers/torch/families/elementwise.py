@@ -30,6 +30,14 @@ def _same(function: Callable[[Any], Any]) -> Rule:
     return lambda call, x, *rest, **options: function(call.tensor(x))
 
 
+def _sign(x: Any) -> Any:
+    return x if x.dtype.kind == "b" else ops.sign(x)
+
+
+def _signbit(x: Any) -> Any:
+    return ops.zeros_like(x) if x.dtype.kind == "b" else ops.signbit(x)
+
+
 def _binary(function: Callable[[Any, Any], Any]) -> Rule:
     return lambda call, x, y: function(call.own(x), call.own(y))
 
@@ -202,8 +210,8 @@ _UNARY: Final[dict[str, Callable[[Any], Any]]] = {
     "reciprocal": ops.reciprocal,
     "round": ops.rint,
     "rsqrt": ops.rsqrt,
-    "sgn": ops.sign,
-    "sign": ops.sign,
+    "sgn": _sign,
+    "sign": _sign,
     "sin": ops.sin,
     "sinc": ops.sinc,
     "sinh": ops.sinh,
@@ -214,7 +222,7 @@ _UNARY: Final[dict[str, Callable[[Any], Any]]] = {
     "special_log_ndtr": ops.log_ndtr,
     "special_ndtri": ops.ndtri,
     "sqrt": ops.sqrt,
-    "square": ops.square,
+    "square": lambda x: ops.square(ops.cast(x, "int64") if x.dtype.kind == "b" else x),
     "tan": ops.tan,
     "trunc": ops.trunc,
 }
@@ -346,7 +354,7 @@ RULES: Final[dict[str, Rule]] = {
     "aten.polar.default": _polar,
     "aten.real.default": _same(ops.real),
     "aten.round.decimals": lambda call, x, *, decimals: ops.round(x, decimals),
-    "aten.signbit.default": _same(ops.signbit),
+    "aten.signbit.default": _same(_signbit),
     "aten.type_as.default": _to,
     "aten.view_as_complex.default": _view_as_complex,
     "aten.view_as_real.default": lambda call, x: ops.stack([ops.real(x), ops.imag(x)], axis=-1),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
@@ -51,23 +50,49 @@ def _index(call: Call, x: Any, indices: Any) -> Any:
 
 
 def _index_put(call: Call, x: Any, indices: Any, values: Any, accumulate: bool = False) -> Any:
-    if len(indices) == 1 and isinstance(indices[0], Tensor) and indices[0].dtype.kind == "b":
-        mask = indices[0]
-        if accumulate or (values.ndim > 0 and values.shape != (1,)):
-            raise Refused("of several values by a mask is not supported")
-        mask = ops.reshape(mask, (*mask.shape, *(1,) * (x.ndim - mask.ndim)))
-        return ops.where(mask, ops.reshape(call.own(values), ()), x)
+    values = call.own(values)
     kept = [i for i in indices if i is not None]
-    if any(i.dtype.kind == "b" for i in kept):
-        raise Refused("by several masks is not supported")
     places = [i is None for i in indices]
+    if any(i.dtype.kind == "b" for i in kept):
+        if len(kept) > 1:
+            raise Refused("by a mask and other indices is not supported")
+        return _put_by_mask(x, kept[0], places.index(False), values, accumulate)
 
     def put(x: Any, values: Any, *kept: Any) -> Any:
         given = iter(kept)
         where = tuple(slice(None) if absent else next(given) for absent in places)
-        return x.at[where].add(values) if accumulate else x.at[where].set(values)
+        return _added(x.at[where], values) if accumulate else x.at[where].set(values)
 
-    return from_jax(put, name="index_put")(x, call.own(values), *kept)
+    return from_jax(put, name="index_put")(x, values, *kept)
+
+
+def _added(part: Any, values: Any) -> Any:
+    """Part of an array of JAX, such as `x.at[0]`, with values added; of bools, True and True is
+    True."""
+    return part.max(values) if values.dtype == bool else part.add(values)
+
+
+def _put_by_mask(x: Any, mask: Any, lead: int, values: Any, accumulate: bool) -> Any:
+    """x with values at the places where a mask is true.
+
+    Args:
+        lead: the number of axes before those of the mask.
+        values: they broadcast to [*leading axes, places, *further axes].
+    """
+    rest = x.ndim - lead - mask.ndim
+    values = ops.reshape(values, (*(1,) * (lead + 1 + rest - values.ndim), *values.shape))
+    count = values.shape[lead]
+    if isinstance(count, int) and count == 0:
+        return x
+    each = (1,) * mask.ndim
+    if not isinstance(count, int) or count > 1:  # one for each place
+        number = ops.cumsum(ops.cast(ops.ravel(mask), "int32")) - 1
+        values, each = ops.take(values, ops.maximum(number, 0), axis=lead), mask.shape
+    values = ops.reshape(values, (*values.shape[:lead], *each, *values.shape[lead + 1 :]))
+    mask = ops.reshape(mask, (*mask.shape, *(1,) * rest))
+    if accumulate:
+        values = ops.logical_or(x, values) if x.dtype.kind == "b" else x + values
+    return ops.where(mask, values, x)
 
 
 def _gather(call: Call, x: Any, dim: int, index: Any, **options: Any) -> Any:
@@ -78,26 +103,29 @@ def _gather(call: Call, x: Any, dim: int, index: Any, **options: Any) -> Any:
     return ops.take_along_axis(x[tuple(where)], index, axis=axis)
 
 
+_OF_BOOLS: Final = {"add": "max", "mul": "min"}  # True + True is True
+
+
 def _scatter(kind: str) -> Rule:
     def rule(call: Call, x: Any, dim: int, index: Any, source: Any, **options: Any) -> Any:
+        given, values = x, call.own(source)
+        if not x.ndim:  # PyTorch takes scalars as rows of one element
+            x, index, values = ops.ravel(x), ops.ravel(index), ops.ravel(values)
+        if x.dtype.kind == "b" and kind != "set":
+            found = _scatter(_OF_BOOLS.get(kind, kind))(
+                call, ops.cast(x, "int8"), dim, index, ops.cast(values, "int8")
+            )
+            return ops.reshape(ops.cast(found, "bool"), given.shape)
         axis, shape = axis_of(dim, x.ndim), index.shape
-        values = call.own(source)
-        if not x.ndim:
-            return ops.reshape(values, ()) if kind == "set" else _COMBINED[kind](x, values)
         if values.ndim:
             values = values[tuple(slice(0, n) for n in shape)]
         columns = [index if i == axis else iota(shape, i, index.dtype) for i in range(x.ndim)]
-        return scatter_at(x, ops.stack(columns, axis=-1), values, kind, tuple(range(x.ndim)))
+        y = scatter_at(x, ops.stack(columns, axis=-1), values, kind, tuple(range(x.ndim)))
+        return ops.reshape(y, given.shape) if not given.ndim else y
 
     return rule
 
 
-_COMBINED: Final[dict[str, Callable[[Any, Any], Any]]] = {
-    "add": ops.add,
-    "mul": ops.multiply,
-    "max": ops.maximum,
-    "min": ops.minimum,
-}
 _KINDS: Final = {
     "sum": "add",
     "add": "add",
@@ -154,7 +182,7 @@ def _put_flat(call: Call, x: Any, index: Any, source: Any, accumulate: bool = Fa
     def put(x: Any, index: Any, source: Any) -> Any:
         row = x.reshape(-1).at[index.reshape(-1)]
         values = source.reshape(-1)
-        return (row.add(values) if accumulate else row.set(values)).reshape(x.shape)
+        return (_added(row, values) if accumulate else row.set(values)).reshape(x.shape)
 
     return from_jax(put, name="put")(x, index, source)
 
@@ -184,6 +212,8 @@ def _renorm_rows(call: Call, w: Any, places: Any, most: float, p: float) -> Any:
 
 def _index_add(call: Call, x: Any, dim: int, index: Any, source: Any, *, alpha: Any = 1) -> Any:
     source = source * alpha if alpha != 1 else source
+    if x.dtype.kind == "b":
+        return _index_reduce(call, x, dim, index, source, "amax")
     if not x.ndim:
         return x + ops.reduce_sum(source)
     return ops.scatter_add(x, index, source, axis=dim)
