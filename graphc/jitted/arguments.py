@@ -16,6 +16,7 @@ from graphc.errors import ArgumentError, AttributeValueError
 from graphc.jaxpr.tracing import NO_VALUE
 from graphc.jitted.failures import TooLargeError
 from graphc.jitted.packed import packing_of
+from graphc.jitted.parts import Parts
 from graphc.runtime.feeds.feeds import FeedSpec
 
 Label: TypeAlias = int | str
@@ -204,11 +205,19 @@ class Form:
         key: a hashable value; equal structures have equal keys.
     """
 
-    __slots__ = ("avals", "key", "tree", "types")
+    __slots__ = ("_parts", "avals", "key", "tree", "types")
 
     def __init__(self, tree: Any, avals: list[Any], types: list[type]) -> None:
         self.tree, self.avals, self.types = tree, avals, types
         self.key = tree, tuple(map(kind_of_leaf, avals))
+        self._parts: Parts | None = None
+
+    @property
+    def parts(self) -> Parts:
+        """The parts at the top of the pytree."""
+        if self._parts is None:
+            self._parts = Parts(self.tree)
+        return self._parts
 
     def paths(self, name: str) -> list[str]:
         """The name of each leaf: the name of the argument, and the path in it."""

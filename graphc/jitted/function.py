@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MethodType
 from typing import Any
 
@@ -20,7 +20,7 @@ from graphc.jitted.arguments import Call, Form, Roles, form_of
 from graphc.jitted.direct import BY_JAX, OTHER
 from graphc.jitted.importing import import_function, trace_call
 from graphc.jitted.last import LastCall, LeftToJax
-from graphc.jitted.packed import PackedTree, packing_of, unpack
+from graphc.jitted.packed import current, is_packed, packing_of, unpack
 from graphc.jitted.program import JitProgram, compiled
 from graphc.jitted.remembered import Remembered
 from graphc.jitted.saving import Callee, save_function
@@ -85,7 +85,7 @@ class JittedFunction(Uncopied):
             StateError: a donated argument was passed to an earlier call.
             ExecutionError: the run failed.
         """
-        call = self._roles.call(args, kwargs)
+        call = self._call(args, kwargs)
         key = call.labels, call.statics, settings()
         found = self._remembered.call(key, call.values)
         if found is BY_JAX:
@@ -96,10 +96,15 @@ class JittedFunction(Uncopied):
         if program is None:
             args, kwargs = unpack((args, kwargs))
             return self._by_jax(*args, **kwargs)
-        return program([v if type(v) is PackedTree else tree_leaves(v) for v in call.values])
+        return program([v if is_packed(v) else tree_leaves(v) for v in call.values])
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else MethodType(self, instance)
+
+    def _call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call:
+        call = self._roles.call(args, kwargs)
+        values = current(call.values)
+        return call if values is call.values else call._replace(values=values)
 
     def _program(self, call: Call) -> JitProgram | None:
         """The program for a call; None if JAX must run it."""
@@ -190,7 +195,7 @@ class JittedFunction(Uncopied):
             >>> gc.jit(lambda x: x * 2).compile(jax.ShapeDtypeStruct((3,), "float32"))
             <Executable lambda: 2 nodes, 1 feeds, 1 fetches, 0 variables assigned>
         """
-        call = self._roles.call(args, kwargs)
+        call = self._call(args, kwargs)
         program = self._program(call)
         if program is None:
             raise GraphError.here(
@@ -348,5 +353,5 @@ class JittedFunction(Uncopied):
 def _arrays(values: Sequence[Any]) -> tuple[list[Any], list[jax.Array]]:
     """The leaves of arguments, and the buffers that hold the leaves of packed trees."""
     packed = [packing for value in values if (packing := packing_of(value)) is not None]
-    leaves = tree_leaves([value for value in values if type(value) is not PackedTree])
+    leaves = tree_leaves([value for value in values if not is_packed(value)])
     return leaves, [buffer for packing in packed for buffer in packing.buffers()]

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import copy
 import operator
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import is_dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import jax
 
 from graphc.errors import StateError
 from graphc.jitted.failures import DeletedArgumentError
+from graphc.jitted.parts import Part
 from graphc.runtime.state.state import State
 from graphc.typing import ArrayTree
 
@@ -24,19 +27,28 @@ LeafReader: TypeAlias = Callable[[State, list[str]], list[Any]]
 class Packing:
     """The content of a packed tree: the state that holds its leaves, and their names there.
 
+    Leaves are copied out of the state when they are first needed, those of a field or an item
+    without the others.
+
     Attributes:
         state: holds the leaves, and perhaps those of other packed trees.
         names: the variables of the state that are the leaves, in order.
         form: the structure of the tree.
     """
 
-    __slots__ = ("_is_gone", "_leaves", "_tree", "form", "names", "state")
+    __slots__ = (
+        *("_given", "_is_changed", "_is_gone", "_parts", "_read", "_tree"),
+        *("form", "names", "state"),
+    )
 
     def __init__(self, state: State, names: list[str], form: Form, read: LeafReader) -> None:
         self.state, self.names, self.form = state, names, form
-        self._leaves = read
-        self._tree: Any = None
+        self._read = read
         self._is_gone = False
+        self._tree: Any = None
+        self._parts: dict[int, Any] = {}
+        self._given: list[Handed] = []
+        self._is_changed = False
 
     def tree(self) -> ArrayTree:
         """The tree itself, with ordinary arrays.
@@ -46,9 +58,23 @@ class Packing:
         """
         self.buffers()  # raises if it was consumed
         if self._tree is None:
-            leaves = self._leaves(self.state, self.names)
-            self._tree = jax.tree.unflatten(self.form.tree, leaves)
+            self._is_changed = self.is_changed()
+            self._tree = self._handed(self.form.parts.whole(self._leaves, self._parts))
         return self._tree
+
+    def field(self, name: str) -> Any:
+        """An attribute of the tree."""
+        part = self.form.parts.field(name) if self._tree is None else None
+        return getattr(self.tree(), name) if part is None else self._made(part)
+
+    def item(self, key: Any) -> Any:
+        """What the tree has under a key."""
+        part = self.form.parts.item(key) if self._tree is None else None
+        return self.tree()[key] if part is None else self._made(part)
+
+    def is_changed(self) -> bool:
+        """Whether the user has changed the tree, or a part of it, in place."""
+        return self._is_changed or any(map(_differs, self._given))
 
     def buffers(self) -> list[jax.Array]:
         """The buffers that hold the leaves, and perhaps those of other trees.
@@ -72,12 +98,36 @@ class Packing:
     def forget(self) -> None:
         """Frees the leaves that were copied out. After a step, even an interrupted one, the state
         holds other values."""
-        self._tree = None
+        self._tree, self._parts, self._given, self._is_changed = None, {}, [], False
 
     def consume(self) -> None:
         """Marks the tree as consumed, while other trees of its state are not."""
         self.forget()
         self._is_gone = True
+
+    def _made(self, part: Part) -> Any:
+        self.buffers()  # raises if it was consumed
+        place = id(part.sample)
+        if place not in self._parts:
+            self._parts[place] = self._handed(part.filled(self._leaves(part.numbers)))
+        return self._parts[place]
+
+    def _handed(self, value: Any) -> Any:
+        self._given.append((value, *jax.tree.flatten(value)))
+        return value
+
+    def _leaves(self, numbers: list[int]) -> list[Any]:
+        return self._read(self.state, [self.names[number] for number in numbers])
+
+
+Handed: TypeAlias = tuple[Any, list[Any], Any]
+"""What the user was given, and its leaves and its structure then."""
+
+
+def _differs(handed: Handed) -> bool:
+    value, before, structure = handed
+    now, other = jax.tree.flatten(value)
+    return len(now) != len(before) or any(map(operator.is_not, now, before)) or other != structure
 
 
 class _Explained(type):
@@ -93,13 +143,14 @@ class _Explained(type):
 class PackedTree(metaclass=_Explained):
     """A pytree that `gc.jit` returned for a donated argument. Its leaves are stored stacked.
 
-    It behaves like the tree: indexing, attributes, iteration and `len` are those of the tree, and
-    JAX functions accept it as an argument. The leaves are copied out of the stacked arrays when
-    they are first needed. The jitted function takes it back without a copy.
+    It behaves like the tree: indexing, attributes, iteration, `len` and `isinstance` are those of
+    the tree, and JAX functions accept it as an argument. The leaves are copied out of the stacked
+    arrays when they are first needed, those of a field or an item alone. The jitted function takes
+    the tree back without a copy; if it was changed in place, its leaves are stacked again.
 
     `jax.tree.map` of a packed tree returns an ordinary tree, and so do `pickle`, `copy` and `|`.
-    Functions of two trees compare their structures, and some libraries want a `dict`, so unpack the
-    tree for them: `gc.unpack(tree)`.
+    Functions of two trees compare their structures, and some libraries look at `type(tree)`, so
+    unpack the tree for them: `gc.unpack(tree)`.
 
     The next call of the jitted function consumes it, as it consumes any donated argument.
 
@@ -120,19 +171,41 @@ class PackedTree(metaclass=_Explained):
     # It has only one attribute of its own, which is private. All others are those of the tree.
     __slots__ = ("_packing",)
 
+    _packing: Packing
+
     def __init__(self, packing: Packing) -> None:
-        self._packing = packing
+        object.__setattr__(self, "_packing", packing)
+
+    @property  # type: ignore[misc]  # the one of `object` can be assigned
+    def __class__(self) -> Any:
+        """The class of the tree, so that `isinstance(state, TrainState)` is true."""
+        return self._packing.form.tree.node_data()[0]
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        return getattr(self._packing.tree(), name)
+        return self._packing.field(name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self._packing.tree(), name, value)
+
+    def __delattr__(self, name: str) -> None:
+        delattr(self._packing.tree(), name)
 
     def __getitem__(self, key: Any) -> Any:
-        return self._packing.tree()[key]
+        return self._packing.item(key)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self._packing.tree()[key] = value
+
+    def __delitem__(self, key: Any) -> None:
+        del self._packing.tree()[key]
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self._packing.tree())
+
+    def __reversed__(self) -> Iterator[Any]:
+        return reversed(self._packing.tree())
 
     def __len__(self) -> int:
         return len(self._packing.tree())
@@ -160,9 +233,70 @@ class PackedTree(metaclass=_Explained):
         return f"<PackedTree of {len(self._packing.names)} arrays>"
 
 
+def packed_tree(packing: Packing) -> PackedTree:
+    """A packed tree of the class that its content needs."""
+    tree: PackedTree = _class_for(packing.form.tree.node_data()[0])(packing)
+    return tree
+
+
+@cache
+def _class_for(kind: Any) -> Any:
+    """The class for packed trees of a class. Python looks for some attributes at the class alone:
+    the fields of dataclasses, and `__call__`."""
+    more: dict[str, Any] = {}
+    if is_dataclass(kind):
+        more["__dataclass_fields__"] = kind.__dataclass_fields__
+    if any("__call__" in vars(base) for base in kind.__mro__):
+        more["__call__"] = lambda self, *args, **kwargs: self._packing.tree()(*args, **kwargs)
+    if not more:
+        return PackedTree
+    made: Any = _Explained(PackedTree.__name__, (PackedTree,), {"__slots__": (), **more})
+    return _registered(made)
+
+
+def _flattened(node: PackedTree) -> tuple[list[Any], Any]:
+    """What is one level below the top of the tree, and the class of the top."""
+    tree = node._packing.tree()
+    return jax.tree.flatten(tree, is_leaf=lambda part: part is not tree)
+
+
+def _flattened_with_keys(node: PackedTree) -> tuple[list[tuple[Any, Any]], Any]:
+    tree = node._packing.tree()
+    rows, top = jax.tree_util.tree_flatten_with_path(tree, is_leaf=lambda part: part is not tree)
+    return [(path[0], part) for path, part in rows], top
+
+
+def _registered(kind: type[PackedTree]) -> type[PackedTree]:
+    """The class, as a pytree whose leaves have the paths that they have in the tree."""
+    jax.tree_util.register_pytree_with_keys(
+        kind, _flattened_with_keys, lambda top, parts: top.unflatten(parts), _flattened
+    )
+    _CLASSES.add(kind)
+    return kind
+
+
+_CLASSES: Final[set[type]] = set()
+_registered(PackedTree)
+
+
+def is_packed(value: Any) -> bool:
+    """Whether a value is a packed tree."""
+    return type(value) in _CLASSES
+
+
 def packing_of(value: Any) -> Packing | None:
     """The content of a packed tree; None for any other value."""
-    return value._packing if type(value) is PackedTree else None
+    return value._packing if type(value) in _CLASSES else None
+
+
+def current(values: Sequence[Any]) -> Sequence[Any]:
+    """The values, with the tree itself in place of each packed tree that was changed in place."""
+    if _CLASSES.isdisjoint(map(type, values)):
+        return values
+    return [
+        _plain(value) if is_packed(value) and value._packing.is_changed() else value
+        for value in values
+    ]
 
 
 def unpack(tree: ArrayTree) -> ArrayTree:
@@ -176,15 +310,10 @@ def unpack(tree: ArrayTree) -> ArrayTree:
         {'a': 1}
     """
 
-    return jax.tree.map(_plain, tree, is_leaf=lambda node: type(node) is PackedTree)
+    return jax.tree.map(_plain, tree, is_leaf=is_packed)
 
 
 def _plain(value: Any) -> Any:
     """The tree of a packed tree; any other value itself."""
     packing = packing_of(value)
     return value if packing is None else packing.tree()
-
-
-jax.tree_util.register_pytree_node(
-    PackedTree, lambda node: ((node._packing.tree(),), None), lambda _, children: children[0]
-)

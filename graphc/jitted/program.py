@@ -18,7 +18,7 @@ from graphc.jitted.arguments import Form, array_type, converted, example_of
 from graphc.jitted.direct import DirectCall, is_direct
 from graphc.jitted.failures import DeletedArgumentError, as_in_jax
 from graphc.jitted.importing import Imported, Leaf
-from graphc.jitted.packed import PackedTree, packing_of
+from graphc.jitted.packed import PackedTree, is_packed, packing_of
 from graphc.jitted.results import Result
 from graphc.jitted.surroundings import Place
 from graphc.ops.structure.state import group
@@ -94,7 +94,7 @@ class JitProgram:
         for packing in packed:
             packing.buffers()  # raises if it was consumed
         given = [
-            tree_leaves(value) if type(value) is PackedTree and i not in self._stacked else value
+            tree_leaves(value) if is_packed(value) and i not in self._stacked else value
             for i, value in enumerate(given)
         ]
         array, values = array_type(), []
@@ -157,7 +157,7 @@ class JitProgram:
         alike = state is not None and all(other is state for other in states)
         if state is not None and alike and state.layout.types.keys() == self._own.types.keys():
             return state
-        leaves = [tree_leaves(v) if type(v) is PackedTree else v for v in given]
+        leaves = [tree_leaves(v) if is_packed(v) else v for v in given]
         return State(self._own, [self._variable(name, leaves) for name in self._own.types])
 
     def _variable(self, name: str, given: Sequence[Given]) -> Any:

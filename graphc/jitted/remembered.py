@@ -13,7 +13,7 @@ from jax.tree_util import tree_flatten
 
 from graphc.jitted.direct import OTHER
 from graphc.jitted.last import LastCall, LeftToJax
-from graphc.jitted.packed import PackedTree, packing_of
+from graphc.jitted.packed import is_packed, packing_of
 
 Entry: TypeAlias = LastCall | LeftToJax
 
@@ -96,7 +96,7 @@ def _place(key: Any, values: Sequence[Any]) -> Any:
     """A value that is the same for calls that differ at most in the element types, the classes or
     the devices of arrays. Packed trees stay packed."""
     packed: list[Any] = []
-    if PackedTree in map(type, values):
+    if any(map(is_packed, values)):
         packings = list(map(packing_of, values))
         packed = [None if packing is None else packing.form.tree for packing in packings]
         values = [

@@ -14,7 +14,7 @@ from graphc.ir.variable import Variable
 from graphc.jaxpr.keys import is_key
 from graphc.jitted.arguments import Form, example_of, is_weak
 from graphc.jitted.importing import Imported
-from graphc.jitted.packed import PackedTree, Packing
+from graphc.jitted.packed import Packing, packed_tree
 from graphc.runtime.state.state import State
 
 
@@ -66,7 +66,7 @@ class Result:
         for kind, key, finish in self._places:
             if kind == "packed" and state is not None:
                 packing = Packing(state, self._names[key], self._forms[key], self._read)
-                leaves.append(PackedTree(packing))
+                leaves.append(packed_tree(packing))
                 continue
             value = fetched[key] if kind == "fetched" else new[key]
             leaves.append(value if finish is None else finish(value))
@@ -74,7 +74,7 @@ class Result:
 
     def _read(self, state: State, names: list[str]) -> list[Any]:
         """The leaves of a packed tree."""
-        rows = [(state[name], self._finish_of[name]) for name in names]
+        rows = zip(state.several(names), [self._finish_of[name] for name in names], strict=True)
         return [value if finish is None else finish(value) for value, finish in rows]
 
 

@@ -363,7 +363,7 @@ def test_fields_of_the_tree_are_seen_whatever_their_names() -> None:
     )
     for _ in range(2):
         given = jitted(given, X)
-    assert type(given) is gc.PackedTree
+    assert isinstance(given, gc.PackedTree) and isinstance(given, TrainState)
     want = train(jax.jit(step), 2)
     assert_trees_near(given.state, want[0])
     assert_trees_near(given.names, want[1])

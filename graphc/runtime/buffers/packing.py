@@ -13,6 +13,7 @@ from jax import numpy as jnp
 from jax.sharding import NamedSharding, PartitionSpec, Sharding
 
 from graphc.ir.costs import bytes_of_type
+from graphc.ir.types import TensorType
 from graphc.runtime.buffers.layout import FLAT, OWN, STACKED, Buffer, StateLayout, elements
 from graphc.runtime.core.across import agree_on, from_whole, is_across, on_host
 from graphc.runtime.feeds.feed_memory import is_aligned
@@ -23,6 +24,11 @@ LARGE: Final = 64 << 20
 
 # Bytes. From this size on, a system's new memory takes longer than compiling a copy into old one.
 REUSED: Final = 16 << 20
+
+# Members of a buffer. A program that takes all of them apart is compiled for at most so many, after
+# they were taken one by one so many times.
+MOST_AT_ONCE: Final = 128
+ONE_BY_ONE: Final = 2
 
 
 def pack(buffer: Buffer, values: Mapping[str, Any]) -> Any:
@@ -164,16 +170,36 @@ def take(array: jax.Array, buffer: Buffer, member: int) -> jax.Array:
 
     Compiled once for each type of buffer and of member, not for each position in the buffer.
     """
-    where: Any = array.sharding
-    if isinstance(where, NamedSharding):  # all its devices get the member
-        where = NamedSharding(where.mesh, PartitionSpec())
-    elif not array.committed:
-        where = None
+    where = _home_of_members(array)
     with jax.enable_x64(True):
         taken: jax.Array = _taker(buffer.kind, buffer.types[member].shape, where)(
             array, np.int32(buffer.starts[member])
         )
         return taken
+
+
+def _home_of_members(array: jax.Array) -> Any:
+    """The sharding of copies of a buffer's members; None for a device that JAX chooses."""
+    where = array.sharding
+    if isinstance(where, NamedSharding):  # all its devices get the member
+        return NamedSharding(where.mesh, PartitionSpec())
+    return where if array.committed else None
+
+
+def take_several(array: jax.Array, buffer: Buffer, members: Sequence[int]) -> list[jax.Array]:
+    """Copies of several members; see `take`.
+
+    Where most members of a buffer are taken again and again, as by a function that reads the
+    parameters after each step, one program copies all of them.
+    """
+    if len(buffer.members) <= MOST_AT_ONCE and 2 * len(members) > len(buffer.members) > 2:
+        taker = _all_taker(buffer.kind, buffer.types, _home_of_members(array))
+        taker.calls += 1
+        if taker.calls > ONE_BY_ONE:
+            with jax.enable_x64(True):
+                everything = taker.program(array)
+            return [everything[member] for member in members]
+    return [take(array, buffer, member) for member in members]
 
 
 def put(
@@ -240,6 +266,28 @@ def _taker(kind: str, shape: tuple[int, ...], where: Any) -> Any:
         return lax.dynamic_index_in_dim(array, start, keepdims=False)
 
     return jax.jit(taken, out_shardings=where)
+
+
+class _AllTaker:
+    """A program that copies all members of a buffer, and how often they were needed together."""
+
+    def __init__(self, program: Any) -> None:
+        self.program = program
+        self.calls = 0
+
+
+@lru_cache(maxsize=64)
+def _all_taker(kind: str, types: tuple[TensorType, ...], where: Any) -> _AllTaker:
+    shapes = [tuple(type.shape) for type in types]
+    ends = np.cumsum([elements(type) for type in types])[:-1].tolist()
+
+    def taken(array: Any) -> list[Any]:
+        if kind == FLAT:
+            parts = jnp.split(array, ends)
+            return [part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)]
+        return [array[member] for member in range(len(shapes))]
+
+    return _AllTaker(jax.jit(taken, out_shardings=where))
 
 
 @lru_cache(maxsize=256)

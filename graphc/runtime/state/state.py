@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from threading import RLock
 from typing import Final
 
@@ -14,7 +14,7 @@ from graphc.copying import Uncopied
 from graphc.errors import DTypeError, ShapeError, StateError
 from graphc.interrupts import uninterrupted
 from graphc.runtime.buffers.layout import Buffer, StateLayout, public_names
-from graphc.runtime.buffers.packing import put, repack, take
+from graphc.runtime.buffers.packing import put, repack, take, take_several
 from graphc.runtime.core.failures import what_was_lost
 from graphc.runtime.core.forking import FORKING
 from graphc.runtime.feeds.feeds import variable_value
@@ -144,6 +144,31 @@ class State(Mapping[str, jax.Array], Uncopied):
             if slot.member is None:
                 return array
             return take(array, self.layout.buffers[slot.buffer], slot.member)
+
+    def several(self, names: Sequence[str]) -> list[jax.Array]:
+        """The values of several variables.
+
+        Examples:
+            >>> v = gc.variable(5, name="v")
+            >>> state = gc.compile(graph, v * 2).init()
+            >>> state.several(["v", "v"])
+            [Array(5, dtype=int32), Array(5, dtype=int32)]
+        """
+        FORKING.check()
+        with self.lock, ONE_AT_A_TIME.lock:
+            members: dict[int, list[int]] = {}
+            slots = [self.layout.slot(name) for name in names]
+            for slot in slots:
+                if slot.member is not None:
+                    members.setdefault(slot.buffer, []).append(slot.member)
+            taken = {
+                number: iter(take_several(self.buffers[number], self.layout.buffers[number], of_it))
+                for number, of_it in members.items()
+            }
+            return [
+                self.buffers[slot.buffer] if slot.member is None else next(taken[slot.buffer])
+                for slot in slots
+            ]
 
     def with_value(self, name: str, value: jax.Array) -> State:
         """A state that differs in one variable; this one stays valid until a step consumes one.

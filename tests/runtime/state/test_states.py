@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 
 import graphc as gc
-from graphc.errors import DTypeError, ExecutionError, ShapeError, StateError
+from graphc.errors import DTypeError, ExecutionError, ShapeError, StateError, UnknownNameError
+from graphc.runtime.buffers import packing
 from graphc.runtime.targets import room
 
 
@@ -175,3 +176,17 @@ def test_an_earlier_failure_breaks_a_session_whose_state_came_of_it() -> None:
         session.run(more)
     with pytest.raises(StateError, match="the session is broken"):
         session.get("v")
+
+
+def test_members_of_a_flat_buffer_taken_together() -> None:
+    with gc.Graph() as graph:
+        values = {f"v{n}": np.full((n, 2), n, "float32") for n in range(1, 6)}
+        steps = [gc.variable(v, name=name).assign_add(1) for name, v in values.items()]
+    state = gc.compile(graph, steps).init()
+    assert state.layout.buffer_of("v1").kind == "flat"
+    for _ in range(packing.ONE_BY_ONE + 2):
+        for names in ([*values], ["v3", "v1", "v5"], ["v2"]):
+            for name, found in zip(names, state.several(names), strict=True):
+                assert np.array_equal(found, values[name])
+    with pytest.raises(UnknownNameError):
+        state.several(["v1", "w"])
