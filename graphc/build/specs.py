@@ -12,7 +12,7 @@ from graphc.ir.dim_parser import parse_dim
 from graphc.ir.dims import Dim, DimExpr, Shape
 from graphc.ir.dtypes import DType, as_dtype
 from graphc.ir.graph import Graph
-from graphc.ir.names import ILLEGAL
+from graphc.ir.names import is_legal
 from graphc.ir.operand import Operand
 from graphc.typing import DTypeLike
 
@@ -158,7 +158,7 @@ def check_name(name: Any, what: str) -> str:
         AttributeValueError: the name is empty, or contains characters that the text form and
             fetches use.
     """
-    if isinstance(name, str) and name and not any(c in name for c in ILLEGAL):
+    if isinstance(name, str) and name and all(map(is_legal, name)):
         parts = name.split("/")
         if all(parts):
             return name

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from graphc.errors import FeedError, FetchError, GraphError
+from graphc.ir.dims import DimExpr
 from graphc.ir.graph import Graph
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Effects, OpDef
@@ -148,12 +149,29 @@ def _unique(ports: list[Port]) -> list[Port]:
 
 
 def _batch_axes(graph: Graph, feeds: Sequence[Tensor]) -> dict[str, int]:
+    """The axes along which feeds may be split, by their names: those of placeholders, and those of
+    other tensors that have the size of a placeholder's batch."""
     axes = {}
     for tensor in feeds:
         node = graph.find_producer(tensor)
         if node is None:
             raise GraphError(f"tensor {tensor.name!r} is a body's input and cannot be fed")
-        axis = node.attrs.get("batch_axis")
-        if axis is not None and node.op.effects & Effects.FEED:
+        if node.op.effects & Effects.FEED:
+            axis = node.attrs.get("batch_axis")
+        else:
+            batches = _batch_sizes(graph)
+            places = (i for i, size in enumerate(tensor.type.shape) if size in batches)
+            axis = next(places, None)
+        if axis is not None:
             axes[port_name(tensor)] = axis
     return axes
+
+
+def _batch_sizes(graph: Graph) -> set[DimExpr]:
+    """The named sizes of the batch axes of all placeholders."""
+    rows = [
+        node.outputs[0].type.shape[node.attrs["batch_axis"]]
+        for node in graph.nodes
+        if node.op.effects & Effects.FEED and node.attrs.get("batch_axis") is not None
+    ]
+    return {size for size in rows if isinstance(size, DimExpr)}

@@ -21,7 +21,14 @@ def legal_name(name: str) -> str:
         >>> legal_name("layer1.0.conv1.weight"), legal_name("dense/kernel:0")
         ('layer1.0.conv1.weight', 'dense/kernel_0')
     """
-    return "/".join(part for part in re.sub(f"[{ILLEGAL}]+", "_", name).split("/") if part)
+    legal = "".join(character if is_legal(character) else " " for character in name)
+    return "/".join(part for part in re.sub(" +", "_", legal).split("/") if part)
+
+
+def is_legal(character: str) -> bool:
+    """Whether a name can have a character. Archives and terminals cannot show all characters, such
+    as NUL and half of a pair of surrogates."""
+    return character not in ILLEGAL and character.isprintable()
 
 
 class Names:

@@ -12,9 +12,9 @@ import numpy as np
 from jax import numpy as jnp
 from jax.tree_util import keystr, tree_flatten
 
-from graphc.errors import ArgumentError, AttributeValueError
+from graphc.errors import AttributeValueError
 from graphc.jaxpr.tracing import NO_VALUE
-from graphc.jitted.failures import TooLargeError
+from graphc.jitted.failures import NotAnArrayError, TooLargeError
 from graphc.jitted.packed import packing_of
 from graphc.jitted.parts import Parts
 from graphc.runtime.feeds.feeds import FeedSpec
@@ -306,9 +306,9 @@ def _abstract(leaf: Any, value: Any, number: int, name: str) -> Any:
     except NO_VALUE as error:
         path = _paths(value, name)[number]
         if isinstance(leaf, (int, np.ndarray)):  # a large int, words, objects, a masked array
-            kind = TooLargeError if isinstance(error, OverflowError) else AttributeValueError
+            kind = TooLargeError if isinstance(error, OverflowError) else NotAnArrayError
             raise kind.here(f"jit: argument {path!r}: {error}") from error
-        raise ArgumentError.here(
+        raise NotAnArrayError.here(
             f"jit: argument {path!r} is not an array: {leaf!r}",
             hint="pass it as a static argument: gc.jit(f, static_argnames=...)",
         ) from error

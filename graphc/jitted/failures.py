@@ -6,7 +6,7 @@ from typing import Any
 
 from jax.errors import JaxRuntimeError
 
-from graphc.errors import AttributeValueError, ExecutionError, StateError
+from graphc.errors import ArgumentError, AttributeValueError, ExecutionError, StateError
 
 
 class RunFailedError(ExecutionError, JaxRuntimeError):  # type: ignore[misc]
@@ -15,6 +15,11 @@ class RunFailedError(ExecutionError, JaxRuntimeError):  # type: ignore[misc]
 
 class LostArgumentsError(StateError, JaxRuntimeError):  # type: ignore[misc]
     """A run failed after it had taken the donated arguments."""
+
+
+class NotAnArrayError(ArgumentError, AttributeValueError):
+    """An argument is not an array that JAX can take. JAX raises a `TypeError` for most of these, and
+    a `ValueError` for the others."""
 
 
 class TooLargeError(AttributeValueError, OverflowError):

@@ -98,6 +98,12 @@ class JittedFunction(Uncopied):
             return self._by_jax(*args, **kwargs)
         return program([v if is_packed(v) else tree_leaves(v) for v in call.values])
 
+    def __copy__(self) -> JittedFunction:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> JittedFunction:
+        return self  # as functions, and those of JAX
+
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else MethodType(self, instance)
 

@@ -173,6 +173,8 @@ def test_in_a_body_it_belongs_to_the_whole_graph() -> None:
         (lambda: variable(0) - 2**40, DTypeError, r"out of range for int32"),
         (lambda: variable(0.0, name="a:0"), AttributeValueError, r"'a:0' is not a name"),
         (lambda: variable(0.0, name="/a"), AttributeValueError, r"'/a' is not a name"),
+        (lambda: variable(0.0, name="a\0b"), AttributeValueError, r"'a\\x00b' is not a name"),
+        (lambda: variable(0.0, name="\ud800"), AttributeValueError, r"'\\ud800' is not a name"),
         (
             lambda: variable(placeholder((2,), name="x") + 1.0),
             GraphError,

@@ -207,6 +207,21 @@ def test_a_feed_cut_along_another_axis() -> None:
         assert_near(np.asarray(value), wanted, rtol=1e-7, atol=1e-15)
 
 
+@pytest.mark.parametrize("rows", [8, 7])
+def test_a_tensor_fed_in_the_middle_is_split_like_the_placeholder(rows: int) -> None:
+    with gc.Graph() as graph:
+        x = gc.placeholder((None, 3), name="x")
+        columns = gc.transpose(gc.tanh(x), name="columns")
+        total = gc.reduce_sum(gc.square(columns), name="total")
+        twice, both = columns * 2, gc.reduce_mean(columns) + gc.reduce_max(x)
+    feeds = {columns: np.arange(3.0 * rows).reshape(3, rows), x: -np.ones((rows, 3))}
+    alone = gc.Session(graph, unused_feeds="ignore").run([twice, total, both], feeds)
+    session = gc.Session(graph, strategy=DataParallel(REPLICAS), unused_feeds="ignore")
+    for got, want in zip(session.run([twice, total, both], feeds), alone, strict=True):
+        assert np.array_equal(got, want)
+    assert np.array_equal(session.run(total, {columns: feeds[columns]}), alone[1])
+
+
 def test_sums_shared_weights_and_extremes_equal_one_device() -> None:
     graph = gc.Graph()
     with graph:

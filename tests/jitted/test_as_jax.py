@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import pickle
 import weakref
@@ -316,6 +317,33 @@ def overflow(jit: Any) -> None:
 def guard(jit: Any) -> None:
     with jax.transfer_guard("disallow"):
         jit(lambda x: x + 1)(np.ones(3))
+
+
+class Converted:
+    def __jax_array__(self) -> Any:
+        return jnp.ones(2)
+
+
+NO_ARRAYS = [
+    *(np.arange(3, dtype=">f4"), np.array(["2020"], "datetime64[D]"), np.zeros(2, [("a", "f4")])),
+    *(np.longdouble(2), np.array([None]), np.ma.array([1, 2]), Converted(), "text", len),
+]
+
+
+@pytest.mark.parametrize("value", NO_ARRAYS, ids=lambda value: type(value).__name__)
+def test_values_that_are_no_arrays_raise_errors_of_jaxs_classes(value: Any) -> None:
+    with pytest.raises((TypeError, ValueError)) as of_jax:
+        jax.jit(lambda x: x)([value])
+    with pytest.raises(of_jax.type, match="jit: argument 'x/0'") as ours:
+        gc.jit(lambda x: x)([value])
+    assert isinstance(ours.value, GraphcError)
+
+
+def test_a_copy_of_a_jitted_function_is_the_function() -> None:
+    jitted = gc.jit(lambda x: x + 1)
+    assert copy.copy(jitted) is jitted
+    again = copy.deepcopy({"apply": jitted})["apply"]
+    assert again is jitted and float(again(1.0)) == 2.0
 
 
 @pytest.mark.parametrize(
