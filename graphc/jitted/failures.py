@@ -18,8 +18,8 @@ class LostArgumentsError(StateError, JaxRuntimeError):  # type: ignore[misc]
 
 
 class NotAnArrayError(ArgumentError, AttributeValueError):
-    """An argument is not an array that JAX can take. JAX raises a `TypeError` for most of these, and
-    a `ValueError` for the others."""
+    """An argument is not an array that JAX can take. For most of these, JAX raises a `TypeError`;
+    for the others, a `ValueError`."""
 
 
 class TooLargeError(AttributeValueError, OverflowError):

@@ -329,6 +329,12 @@ CASES: dict[str, tuple[Callable[..., Any], list[tuple[int, ...]]]] = {
         + F.pad(x > 0, (1, 1), value=2.7),
         [(2, 3)],
     ),
+    "spread of complex numbers": (
+        lambda x: sum((*torch.var_mean(torch.complex(x, x * x), 1)[:1],
+                       torch.std_mean(torch.complex(x, x * 2), 1)[0],
+                       torch.complex(x, x + 1).var(1), torch.complex(x, x).std(1))),
+        [(3, 4)],
+    ),
     "no differences": (lambda x: torch.diff(x, n=0, dim=0, prepend=x, append=x), [(2, 3)]),
     "a bool as a number": (lambda x: x + (x.sum() > 0).item() + (x.sum() < 0).item(), [(2, 3)]),
     "in place": (lambda x: x.clone().mul_(2).add_(1).relu_(), [X]),

@@ -38,13 +38,17 @@ def _variance(
     if isinstance(dim, bool):
         correction = int(dim)
     mean = ops.reduce_mean(x, axis=axes, keepdims=True)
-    total = ops.reduce_sum(ops.square(x - mean), axis=axes, keepdims=keep)
+    away = x - mean
+    squares = ops.square(away)
+    if x.dtype.kind == "c":
+        squares = ops.square(ops.real(away)) + ops.square(ops.imag(away))
+    total = ops.reduce_sum(squares, axis=axes, keepdims=keep)
     count: Any = 1
     for axis in axes:
         count = count * x.shape[axis]
     divisor = count - (1 if correction is None else correction)
     return total / (
-        max(divisor, 0) if isinstance(divisor, (int, float)) else ops.cast(divisor, x.dtype)
+        max(divisor, 0) if isinstance(divisor, (int, float)) else ops.cast(divisor, total.dtype)
     )
 
 
