@@ -26,7 +26,7 @@ from graphc.ir.node import Tensor
 from graphc.ir.opdef import Effects
 from graphc.ir.operand import Operand
 from graphc.ir.program import effects_of
-from graphc.ir.scopes import AMBIENT, current_graph, requested_device
+from graphc.ir.scopes import AMBIENT, current_graph, no_control_inputs, requested_device
 from graphc.ir.source import current_source
 from graphc.ir.types import TensorType
 from graphc.ir.variable import Initializer, Variable
@@ -160,7 +160,8 @@ def _check_shape(got: Any, wanted: Any, what: str) -> None:
 
 def _initial_tensor(init: Operand, dtype: DType | None, graph: Graph, what: str) -> Tensor:
     """`init` as a tensor of the whole graph. It must not depend on a feed or an assignment."""
-    tensor = graph.adopt(to_dtype(init, init.type.dtype if dtype is None else dtype))
+    with graph, no_control_inputs():  # the initial value, wherever the variable is created
+        tensor = graph.adopt(to_dtype(init, init.type.dtype if dtype is None else dtype))
     if not tensor.type.is_static:
         refuse(
             f"{what}: every size of its initial value must be known, got {tensor.type}",
@@ -181,6 +182,13 @@ def _initial_tensor(init: Operand, dtype: DType | None, graph: Graph, what: str)
                 hint="compute it from constants and from other variables only; "
                 "to store a value later, assign it",
                 **{"init": tensor, node.op.name: current},
+            )
+        if node.control_inputs:
+            refuse(
+                f"{what}: {node.control_inputs[0]!r} runs before its initial value",
+                error=GraphError,
+                hint="compute the initial value outside of `with gc.control_dependencies(...)`",
+                init=tensor,
             )
         pending += node.inputs
     return tensor

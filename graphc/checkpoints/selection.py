@@ -270,7 +270,8 @@ def _no_pattern(where: str, got: object) -> AttributeValueError:
 
 
 def _renamed(saved: Source, rename: Renaming) -> dict[str, str]:
-    """The name that a variable of the graph must have -> the name in the checkpoint."""
+    """The name that a variable of the graph must have -> the name in the checkpoint. Averages may
+    take the names of their variables: `rename={"*/average": "*"}`."""
     new: Callable[[str], str] = (
         _by_mapping(rename, saved)
         if isinstance(rename, Mapping)
@@ -289,11 +290,14 @@ def _renamed(saved: Source, rename: Renaming) -> dict[str, str]:
                 f"restore: rename must return a name, got {name!r:.80} for {old!r}",
                 hint="return the old name where it stays",
             )
-        if name in found:
+        other = found.get(name)
+        if other is not None and name not in (old, other):
             raise AttributeValueError.here(
-                f"restore: rename gives {found[name]!r} and {old!r} the same name {name!r}"
+                f"restore: rename gives {other!r} and {old!r} the same name {name!r}",
+                hint="let it give another name to the one that is not restored",
             )
-        found[name] = old
+        if other is None or other == name:  # a name that was given wins over one that stayed
+            found[name] = old
     return found
 
 

@@ -222,7 +222,7 @@ def _average_of(each: Variable, name: str, zero_debias: bool) -> Variable:
     """The variable for the average of another variable, on the same device."""
     with absolute_scope(""), exact_device(each.device):
         dtype = wide(each.type.dtype)
-        initial = Zeros() if zero_debias else to_dtype(each.read(), dtype)
+        initial = Zeros() if zero_debias else each
         return variable(
             initial, shape=each.type.shape, dtype=dtype, trainable=False, name=f"{each.name}/{name}"
         )

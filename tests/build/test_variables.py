@@ -6,6 +6,7 @@ import sys
 import numpy as np
 import pytest
 
+from graphc import Session
 from graphc.build import (
     add_to_collection,
     collection,
@@ -296,3 +297,14 @@ def test_control_dependencies_nest_and_take_nests() -> None:
         control_dependencies([3]),
     ):
         pass
+
+
+def test_an_initial_value_has_no_part_in_the_order_of_a_run() -> None:
+    with Graph() as graph:
+        v = variable(1.0, name="v")
+        more = v.assign(5.0)
+        with control_dependencies([more]):
+            variable(v, name="copy")
+            with pytest.raises(GraphError, match="'Assign' runs before its initial value"):
+                variable(v * 2, name="twice")
+    assert Session(graph).get("copy") == 1.0

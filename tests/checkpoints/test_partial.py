@@ -131,6 +131,22 @@ def test_nearest_names_are_shown(saved: Path) -> None:
         gc.train.restore(fresh(enc__ww=Z2), saved)
 
 
+@pytest.mark.parametrize("rename", [{"*/average": "*"}, lambda name: name.removesuffix("/average")])
+def test_a_name_that_is_given_wins_over_one_that_stays(tmp_path: Path, rename: Any) -> None:
+    with gc.Graph() as graph:
+        a, b = (gc.variable(v, name=n) for n, v in (("a", 1.0), ("b", 2.0)))
+        averages = gc.train.moving_averages([a, b], decay=0.5)
+        changed = gc.group(a.assign(3.0), b.assign(4.0))
+    session = gc.Session(graph)
+    session.run(changed)
+    session.run(averages.update)
+    gc.save(session, tmp_path)
+    served = fresh(a=Z, b=Z)
+    report = gc.train.restore(served, tmp_path, rename=rename)
+    assert served.values() == {"a": 2.0, "b": 3.0}
+    assert set(report.extra) >= {"a", "b"}
+
+
 @pytest.mark.parametrize(
     ("arguments", "what"),
     [
@@ -140,7 +156,7 @@ def test_nearest_names_are_shown(saved: Path) -> None:
         ({"rename": {"nothing": "a"}}, "matches no name in the checkpoint"),
         ({"rename": {"enc/*": "body"}}, "one \\* each"),
         ({"rename": {"a": 3}}, "no pair of names"),
-        ({"rename": {"enc/w": "n"}}, "the same name 'n'"),
+        ({"rename": {"enc/w": "c", "enc/b": "c"}}, "'enc/w' and 'enc/b' the same name 'c'"),
         ({"rename": 3}, "a dict or a function"),
         ({"rename": lambda name: 3 if name == "n" else name}, "must return a name, got 3 for 'n'"),
     ],

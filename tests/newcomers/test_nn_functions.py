@@ -192,6 +192,12 @@ def test_wrong_operands_of_sampled_losses():
         with pytest.raises(ShapeError, match=r"nce_loss: takes weights \[classes, features\]"):
             nn.nce_loss(weights=normal(7), biases=normal(7), inputs=normal(4, 5),
                         labels=[1, 2, 3, 4], samples=2)  # fmt: skip
+        with pytest.raises(ShapeError, match="weights have 7 classes, biases 6"):
+            nn.nce_loss(weights=normal(7, 5), biases=normal(6), inputs=normal(4, 5),
+                        labels=[1, 2, 3, 4], samples=2)  # fmt: skip
+        with pytest.raises(ShapeError, match="weights have 5 features, inputs 7"):
+            nn.sampled_softmax_loss(weights=normal(7, 5), biases=normal(7), inputs=normal(4, 7),
+                                    labels=[1, 2, 3, 4], samples=2)  # fmt: skip
         for given in ({}, {"samples": 2, "candidates": candidates_of(np.array([1]))}):
             with pytest.raises(AttributeValueError, match="takes either samples= or candidates="):
                 nn.nce_loss(weights=normal(7, 5), biases=normal(7), inputs=normal(1, 5),

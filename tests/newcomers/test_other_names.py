@@ -182,14 +182,14 @@ def test_assert_fails_the_run_and_shows_the_data():
     with gc.Graph() as graph:
         x = gc.placeholder((None,), name="x")
         count = gc.variable(0, name="count")
-        check = gc.Assert(x > 0, [x, gc.sum(x)], name="positive")
+        check = gc.Assert(x > 0, ["of", x, "the sum is", gc.sum(x)], name="positive")
         with gc.control_dependencies([check]):
             bump = count.assign_add(1)
     session = gc.Session(graph)
     session.run(bump, {x: [1.0, 2.0]})
     with pytest.raises(ExecutionError, match="Assert 'positive': the condition is false") as caught:
         session.run(bump, {x: [1.0, -2.0]})
-    assert "-2." in str(caught.value)
+    assert "  of\n  [ 1. -2.]\n  the sum is\n  -1." in str(caught.value)
     assert "test_other_names.py" in str(caught.value)
     assert session.get("count") == 1  # a run that fails changes nothing
     session.run(bump, {x: [3.0]})

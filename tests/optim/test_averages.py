@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import optax
 import pytest
@@ -124,3 +126,35 @@ def test_errors() -> None:
         averages = gc.train.moving_averages([w], name="slow")
         with pytest.raises(UnknownNameError, match="no moving average is kept of 'n'"):
             averages.average(n)
+
+
+def test_averages_start_at_the_values_before_the_step_that_they_follow() -> None:
+    with gc.Graph() as graph:
+        x = gc.placeholder((), name="x")
+        w = gc.variable(1.0, name="w")
+        train = gc.minimize((w - x) ** 2, optax.sgd(0.1))
+        with gc.control_dependencies([train]):
+            averages = gc.train.moving_averages([w], decay=0.9)
+    session = gc.Session(graph)
+    assert session.get("w/average") == 1.0
+    session.run(averages.update, {x: 2.0})
+    assert_near(session.get("w"), 1.2, rtol=1e-6)
+    assert_near(session.get("w/average"), 1.02, rtol=1e-6)
+
+
+def test_averages_in_a_branch() -> None:
+    with gc.Graph() as graph:
+        p = gc.placeholder((), "bool", name="p")
+        w = gc.variable(np.float32([1, 2]), name="w")
+
+        def averaged() -> Any:
+            with gc.control_dependencies([gc.train.moving_averages([w], decay=0.5).update]):
+                return gc.constant(1.0)
+
+        got = gc.cond(p, averaged, lambda: gc.constant(0.0))
+    session = gc.Session(graph)
+    session.set("w", np.float32([3, 4]))
+    session.run(got, {p: False})
+    assert np.array_equal(session.get("w/average"), [1, 2])
+    session.run(got, {p: True})
+    assert np.array_equal(session.get("w/average"), [2, 3])

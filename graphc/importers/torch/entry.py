@@ -118,7 +118,8 @@ class Plan:
         results = list(zip(source.results, nodes, strict=True))
         self._returned = [value for result, value in results if result.kind == "USER_OUTPUT"]
         self._renewed = self._renewed_parameters(results)
-        self.outputs = result_names(sum(map(_is_tensor, self._returned)), self._nest)
+        taken = {spec.name for spec in self.inputs}
+        self.outputs = result_names(sum(map(_is_tensor, self._returned)), self._nest, taken)
 
     def _is_input(self, node: Any) -> bool:
         own = node.name in self._held or node.name in self._constants

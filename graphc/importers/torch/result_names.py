@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from typing import Any
 
 
@@ -10,21 +10,30 @@ class _Position(str):
     """What stands in a nest for a result: its name without a key."""
 
 
-def result_names(count: int, filled: Callable[[list[Any]], Any]) -> tuple[str, ...]:
+def result_names(
+    count: int, filled: Callable[[list[Any]], Any], taken: Container[str | None]
+) -> tuple[str, ...]:
     """`logits` for the result `{"logits": logits}`, and `cache_0` for the first of
-    `{"cache": (a, b)}`; `output_0`, `output_1`, ... for results that have no keys.
+    `{"cache": (a, b)}`. Results without keys, and those whose keys are no names in Python or are
+    taken, are `output_0`, `output_1`, and so on.
 
     Args:
         count: the number of results that are tensors.
         filled: (one value for each of them) -> the nest with these values.
+        taken: names of inputs, from which those of outputs must differ.
     """
     positions = [_Position(f"output_{number}") for number in range(count)]
     try:
         nest = filled(list(positions))
     except Exception:  # a class that checks what it holds
         nest = None
-    found = {str(position): "_".join(path) for path, position in _leaves(nest) if path}
-    names = [found.get(position, str(position)) for position in positions]
+    found = {str(position): "_".join(path) for path, position in _leaves(nest)}
+    names = [
+        found[position]
+        if found.get(position, "").isidentifier() and found[position] not in taken
+        else str(position)
+        for position in positions
+    ]
     return tuple(names if len(set(names)) == count else map(str, positions))
 
 

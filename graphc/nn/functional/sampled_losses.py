@@ -348,7 +348,20 @@ def _number_of_classes(
             inputs=inputs,
             labels=labels,
         )
-    classes = weights.shape[0]
+    classes, features = weights.shape
     if not isinstance(classes, int):
         refuse(f"{op}: the number of classes must be known, got {classes!s}", weights=weights)
+    pairs: list[tuple[str, Any, str, Any]] = [
+        ("classes", classes, "biases", biases.shape[0]),
+        ("features", features, "inputs", inputs.shape[1]),
+    ]
+    for what, size, who, other in pairs:
+        if isinstance(size, int) and isinstance(other, int) and size != other:
+            refuse(
+                f"{op}: weights have {size} {what}, {who} {other}",
+                hint="weights are [classes, features]",
+                weights=weights,
+                biases=biases,
+                inputs=inputs,
+            )
     return classes

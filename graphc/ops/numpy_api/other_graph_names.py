@@ -23,7 +23,10 @@ __all__ = ["Assert", "case", "placeholder_with_default"]
 
 
 def Assert(
-    condition: TensorLike, data: TensorLike | Sequence[TensorLike] = (), *, name: str | None = None
+    condition: TensorLike,
+    data: TensorLike | str | Sequence[TensorLike | str] = (),
+    *,
+    name: str | None = None,
 ) -> Node:
     """A node that fails the run if an element of `condition` is false.
 
@@ -34,7 +37,7 @@ def Assert(
 
     Args:
         condition: bools.
-        data: what the error shows: a tensor, or a list of tensors.
+        data: what the error shows: a tensor or a text, or a list of them.
         name: of the node; the error shows it.
 
     The run raises `ExecutionError`.
@@ -50,11 +53,15 @@ def Assert(
     """
     source = current_source()
     label = f" {name!r}" if name else ""
-    values = list(data) if isinstance(data, list | tuple) else [data]
+    parts = list(data) if isinstance(data, list | tuple) else [data]
+    values = [part for part in parts if not isinstance(part, str)]
+    texts = [part if isinstance(part, str) else None for part in parts]
 
     def check(holds: np.ndarray[Any, Any], *shown: np.ndarray[Any, Any]) -> None:
         if not holds.all():
-            text = "".join(f"\n  {np.array2string(value, threshold=20)}" for value in shown)
+            rest = (np.array2string(value, threshold=20) for value in shown)
+            lines = [next(rest) if text is None else text for text in texts]
+            text = "".join(f"\n  {line}" for line in lines)
             raise AttributeValueError(f"Assert{label}: the condition is false{text}", source=source)
 
     node: Node = py_callback(check, None, to_dtype(convert(condition), BOOL), *values, name=name)

@@ -123,6 +123,10 @@ class Pair(NamedTuple):
         (lambda x: (x, {"cache": (x + 1, x + 2)}), ["output_0", "cache_0", "cache_1"]),
         (lambda x: {"a": {"b": x}, "a_b": x + 1}, ["output_0", "output_1"]),  # the same name twice
         (lambda x: (x, {"output_0": x + 1}), ["output_0", "output_1"]),
+        (
+            lambda x: {"0": x, "a/b": x + 1, "": x + 2, "a": x + 3, "x": x},  # FPNs have "0"
+            ["output_0", "output_1", "output_2", "a", "output_4"],
+        ),
     ],
 )
 def test_results_have_the_keys_of_the_nest_as_names(made: Any, want: list[str]) -> None:
@@ -133,6 +137,7 @@ def test_results_have_the_keys_of_the_nest_as_names(made: Any, want: list[str]) 
     layer = gc.from_torch(Returns(), (torch.ones(2),))
     assert list(layer.outputs) == want
     alone = layer.to_graph()
+    assert list(gc.Signature(dict(alone.inputs), dict(alone.outputs)).outputs) == want
     found = gc.Session(alone.graph).run(dict(alone.outputs), {alone.inputs["x"]: np.ones(2, "f4")})
     leaves = torch.utils._pytree.tree_leaves(Returns()(torch.ones(2)))
     for name, leaf in zip(want, leaves, strict=True):

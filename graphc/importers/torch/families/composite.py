@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from graphc import ops
-from graphc.importers.torch.call import PARTS, Call, Rule, axis_of, within_reason
+from graphc.importers.torch.call import PARTS, Call, Rule, axes_of, axis_of, within_reason
 from graphc.importers.torch.families import (
     activations,
     elementwise,
@@ -110,7 +110,7 @@ def _mean_and(name: str) -> Rule:
     def rule(call: Call, x: Any, dim: Any = None, *rest: Any, **options: Any) -> Any:
         axes = None if isinstance(dim, bool) else dim
         keep = rest[1] if len(rest) > 1 else options.get("keepdim", False)
-        mean = reductions.RULES["aten.mean.dim"](call, x, axes, keep)
+        mean = ops.reduce_mean(x, axis=axes_of(axes, x.ndim), keepdims=keep)
         return spread(call, x, dim, *rest, **options), mean
 
     return rule

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -34,13 +35,18 @@ def _embedding(
     return rows
 
 
+def _is_mask(index: Any) -> bool:
+    """PyTorch takes uint8 as masks too."""
+    return isinstance(index, Tensor) and (index.dtype.kind == "b" or index.dtype == np.uint8)
+
+
 def _index(call: Call, x: Any, indices: Any) -> Any:
     """x[indices], where None leaves an axis as it is."""
     where: list[Any] = []
     for index in indices:
         if index is None:
             where.append(slice(None))
-        elif isinstance(index, Tensor) and index.dtype.kind == "b":
+        elif _is_mask(index):
             raise Refused("by a mask has a result whose size depends on values")
         else:
             where.append(index)
@@ -53,7 +59,7 @@ def _index_put(call: Call, x: Any, indices: Any, values: Any, accumulate: bool =
     values = call.own(values)
     kept = [i for i in indices if i is not None]
     places = [i is None for i in indices]
-    if any(i.dtype.kind == "b" for i in kept):
+    if any(map(_is_mask, kept)):
         if len(kept) > 1:
             raise Refused("by a mask and other indices is not supported")
         return _put_by_mask(x, kept[0], places.index(False), values, accumulate)
@@ -79,6 +85,7 @@ def _put_by_mask(x: Any, mask: Any, lead: int, values: Any, accumulate: bool) ->
         lead: the number of axes before those of the mask.
         values: they broadcast to [*leading axes, places, *further axes].
     """
+    mask = ops.cast(mask, "bool")
     rest = x.ndim - lead - mask.ndim
     values = ops.reshape(values, (*(1,) * (lead + 1 + rest - values.ndim), *values.shape))
     count = values.shape[lead]
@@ -106,15 +113,19 @@ def _gather(call: Call, x: Any, dim: int, index: Any, **options: Any) -> Any:
 _OF_BOOLS: Final = {"add": "max", "mul": "min"}  # True + True is True
 
 
+def _of_numbers(call: Call) -> Call:
+    """The call with numbers instead of bools, which have no largest and least one to begin with."""
+    return replace(call, dtypes=(np.dtype("int8"),))
+
+
 def _scatter(kind: str) -> Rule:
     def rule(call: Call, x: Any, dim: int, index: Any, source: Any, **options: Any) -> Any:
         given, values = x, call.own(source)
         if not x.ndim:  # PyTorch takes scalars as rows of one element
             x, index, values = ops.ravel(x), ops.ravel(index), ops.ravel(values)
         if x.dtype.kind == "b" and kind != "set":
-            found = _scatter(_OF_BOOLS.get(kind, kind))(
-                call, ops.cast(x, "int8"), dim, index, ops.cast(values, "int8")
-            )
+            how = _OF_BOOLS.get(kind, kind)
+            found = _scatter(how)(_of_numbers(call), ops.cast(x, "int8"), dim, index, values)
             return ops.reshape(ops.cast(found, "bool"), given.shape)
         axis, shape = axis_of(dim, x.ndim), index.shape
         if values.ndim:
@@ -154,6 +165,10 @@ def _scatter_reduce(
     call: Call, x: Any, dim: int, index: Any, source: Any, reduce: str, *, include_self: bool = True
 ) -> Any:
     kind = _KINDS[reduce]
+    if x.dtype.kind == "b":
+        how = {"add": "amax", "mul": "amin"}.get(kind, reduce)
+        given = _of_numbers(call), ops.cast(x, "int8"), dim, index, source, how
+        return ops.cast(_scatter_reduce(*given, include_self=include_self), "bool")
 
     def scattered(kind: str, x: Any, values: Any) -> Any:
         return _scatter(kind)(call, x, dim, index, values)
