@@ -15,7 +15,7 @@ from jax.tree_util import keystr, tree_flatten
 from graphc.errors import AttributeValueError
 from graphc.jaxpr.tracing import NO_VALUE
 from graphc.jitted.failures import NotAnArrayError, TooLargeError
-from graphc.jitted.packed import packing_of
+from graphc.jitted.packed import Packing, is_packed, packing_of, unpack
 from graphc.jitted.parts import Parts
 from graphc.runtime.feeds.feeds import FeedSpec
 
@@ -283,6 +283,34 @@ def flatten(value: Any, form: Form | None) -> tuple[list[Any], Form | None]:
             return leaves, None
         form.avals = avals  # the next call then compares identical objects
     return leaves, form
+
+
+def current(values: Sequence[Any]) -> Sequence[Any]:
+    """The values of arguments, where packed trees have what the user has replaced in them.
+
+    Other arrays of the same types go into the state of a packed tree. A tree with another structure
+    or other types takes the place of the packed tree.
+    """
+    if not any(map(is_packed, values)):
+        return values
+    return [_current(value, packing_of(value)) for value in values]
+
+
+def _current(value: Any, packing: Packing | None) -> Any:
+    changes = {} if packing is None else packing.changes()
+    if packing is None or changes == {}:
+        return value
+    where = packing.buffers()[0].devices()
+    if changes is None or not all(
+        type(leaf) is array_type()
+        and not leaf.is_deleted()
+        and kind_of_leaf(leaf.aval) == kind_of_leaf(packing.form.avals[number])
+        and (leaf.devices() == where or not leaf.committed)
+        for number, leaf in changes.items()
+    ):
+        return unpack(value)
+    packing.put_back(changes)
+    return value
 
 
 def form_of(value: Any, name: str) -> Form:

@@ -16,11 +16,11 @@ from graphc.copying import Uncopied
 from graphc.devices.mesh import Strategy
 from graphc.errors import DTypeError, GraphError, JaxImportError, SerialError
 from graphc.jaxpr.concretization import NEEDS_VALUE
-from graphc.jitted.arguments import Call, Form, Roles, form_of
+from graphc.jitted.arguments import Call, Form, Roles, current, form_of
 from graphc.jitted.direct import BY_JAX, OTHER
 from graphc.jitted.importing import import_function, trace_call
 from graphc.jitted.last import LastCall, LeftToJax
-from graphc.jitted.packed import current, is_packed, packing_of, unpack
+from graphc.jitted.packed import is_packed, packing_of, unpack
 from graphc.jitted.program import JitProgram, compiled
 from graphc.jitted.remembered import Remembered
 from graphc.jitted.saving import Callee, save_function

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import is_dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -37,7 +37,7 @@ class Packing:
     """
 
     __slots__ = (
-        *("_given", "_is_changed", "_is_gone", "_parts", "_read", "_tree"),
+        *("_is_gone", "_originals", "_parts", "_read", "_tree"),
         *("form", "names", "state"),
     )
 
@@ -46,9 +46,8 @@ class Packing:
         self._read = read
         self._is_gone = False
         self._tree: Any = None
-        self._parts: dict[int, Any] = {}
-        self._given: list[Handed] = []
-        self._is_changed = False
+        self._parts: dict[int, tuple[Part, Any]] = {}  # by the identities of their samples
+        self._originals: dict[int, Any] = {}  # the leaves that were read, by their numbers
 
     def tree(self) -> ArrayTree:
         """The tree itself, with ordinary arrays.
@@ -57,24 +56,47 @@ class Packing:
             StateError: it was passed to the jitted function.
         """
         self.buffers()  # raises if it was consumed
-        if self._tree is None:
-            self._is_changed = self.is_changed()
-            self._tree = self._handed(self.form.parts.whole(self._leaves, self._parts))
-        return self._tree
+        with self.state.lock:
+            if self._tree is None:
+                made = {place: value for place, (_, value) in self._parts.items()}
+                self._tree = self.form.parts.whole(self._leaves, made)
+            return self._tree
 
     def field(self, name: str) -> Any:
         """An attribute of the tree."""
-        part = self.form.parts.field(name) if self._tree is None else None
-        return getattr(self.tree(), name) if part is None else self._made(part)
+        with self.state.lock:  # each part is made once
+            part = self.form.parts.field(name) if self._tree is None else None
+            return getattr(self.tree(), name) if part is None else self._made(part)
 
     def item(self, key: Any) -> Any:
         """What the tree has under a key."""
-        part = self.form.parts.item(key) if self._tree is None else None
-        return self.tree()[key] if part is None else self._made(part)
+        with self.state.lock:
+            part = self.form.parts.item(key) if self._tree is None else None
+            return self.tree()[key] if part is None else self._made(part)
 
-    def is_changed(self) -> bool:
-        """Whether the user has changed the tree, or a part of it, in place."""
-        return self._is_changed or any(map(_differs, self._given))
+    def changes(self) -> dict[int, Any] | None:
+        """The leaves that the user has replaced in place, by their numbers; None if the tree has
+        another structure now."""
+        given = list(self._parts.values())
+        if self._tree is not None:  # it holds the parts, unless they were replaced in it
+            given = [(Part(None, list(range(len(self.names))), self.form.tree), self._tree)]
+        found: dict[int, Any] = {}
+        for part, value in given:
+            leaves, structure = jax.tree.flatten(value)
+            if structure != part.structure:
+                return None
+            pairs = zip(part.numbers, leaves, strict=True)
+            found |= {n: leaf for n, leaf in pairs if leaf is not self._originals[n]}
+        return found
+
+    def put_back(self, changes: Mapping[int, Any]) -> None:
+        """Writes leaves that were replaced into the state."""
+        with self.state.lock:
+            state = self.state
+            for number, leaf in changes.items():
+                state = state.with_value(self.names[number], leaf)
+            self.state.revive(list(state.buffers))
+            self._originals |= changes
 
     def buffers(self) -> list[jax.Array]:
         """The buffers that hold the leaves, and perhaps those of other trees.
@@ -98,7 +120,7 @@ class Packing:
     def forget(self) -> None:
         """Frees the leaves that were copied out. After a step, even an interrupted one, the state
         holds other values."""
-        self._tree, self._parts, self._given, self._is_changed = None, {}, [], False
+        self._tree, self._parts, self._originals = None, {}, {}
 
     def consume(self) -> None:
         """Marks the tree as consumed, while other trees of its state are not."""
@@ -106,28 +128,19 @@ class Packing:
         self._is_gone = True
 
     def _made(self, part: Part) -> Any:
+        if part.structure is None:
+            return part.sample
         self.buffers()  # raises if it was consumed
         place = id(part.sample)
         if place not in self._parts:
-            self._parts[place] = self._handed(part.filled(self._leaves(part.numbers)))
-        return self._parts[place]
-
-    def _handed(self, value: Any) -> Any:
-        self._given.append((value, *jax.tree.flatten(value)))
-        return value
+            made = part.structure.unflatten(self._leaves(part.numbers))
+            self._parts[place] = part, made
+        return self._parts[place][1]
 
     def _leaves(self, numbers: list[int]) -> list[Any]:
-        return self._read(self.state, [self.names[number] for number in numbers])
-
-
-Handed: TypeAlias = tuple[Any, list[Any], Any]
-"""What the user was given, and its leaves and its structure then."""
-
-
-def _differs(handed: Handed) -> bool:
-    value, before, structure = handed
-    now, other = jax.tree.flatten(value)
-    return len(now) != len(before) or any(map(operator.is_not, now, before)) or other != structure
+        leaves = self._read(self.state, [self.names[number] for number in numbers])
+        self._originals |= zip(numbers, leaves, strict=True)
+        return leaves
 
 
 class _Explained(type):
@@ -168,8 +181,8 @@ class PackedTree(metaclass=_Explained):
         (<PackedTree of 12 arrays>, 12, (16, 16))
     """
 
-    # It has only one attribute of its own, which is private. All others are those of the tree.
-    __slots__ = ("_packing",)
+    # Its only attribute is private. All others are those of the tree.
+    __slots__ = ("__weakref__", "_packing")
 
     _packing: Packing
 
@@ -182,7 +195,7 @@ class PackedTree(metaclass=_Explained):
         return self._packing.form.tree.node_data()[0]
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
+        if name.startswith("__") and name != "__dict__":
             raise AttributeError(name)
         return self._packing.field(name)
 
@@ -192,32 +205,8 @@ class PackedTree(metaclass=_Explained):
     def __delattr__(self, name: str) -> None:
         delattr(self._packing.tree(), name)
 
-    def __getitem__(self, key: Any) -> Any:
-        return self._packing.item(key)
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        self._packing.tree()[key] = value
-
-    def __delitem__(self, key: Any) -> None:
-        del self._packing.tree()[key]
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self._packing.tree())
-
-    def __reversed__(self) -> Iterator[Any]:
-        return reversed(self._packing.tree())
-
-    def __len__(self) -> int:
-        return len(self._packing.tree())
-
-    def __contains__(self, key: Any) -> bool:
-        return key in self._packing.tree()
-
-    def __or__(self, other: Any) -> Any:
-        return self._packing.tree() | _plain(other)
-
-    def __ror__(self, other: Any) -> Any:
-        return other | self._packing.tree()
+    def __dir__(self) -> Iterable[str]:
+        return dir(self._packing.tree())
 
     def __reduce__(self) -> Any:
         # The tree itself: whoever opens the pickle needs no graphc.
@@ -239,19 +228,41 @@ def packed_tree(packing: Packing) -> PackedTree:
     return tree
 
 
+# Special methods that a packed tree does not take from the class of the tree: its own, and those of
+# the life of objects.
+_OWN: Final = {*vars(object), *vars(PackedTree), "__class_getitem__", "__del__", "__getnewargs__"}
+_ALSO: Final = {"__eq__", "__ge__", "__gt__", "__hash__", "__le__", "__lt__", "__ne__", "__str__"}
+
+
 @cache
-def _class_for(kind: Any) -> Any:
-    """The class for packed trees of a class. Python looks for some attributes at the class alone:
-    the fields of dataclasses, and `__call__`."""
-    more: dict[str, Any] = {}
+def _class_for(kind: type) -> Any:
+    """The class for packed trees of a class, because Python looks for special methods at the class
+    alone, and for the fields of dataclasses."""
+    more: dict[str, Any] = {"__slots__": ()}
+    for name in dir(kind):
+        method = getattr(kind, name)
+        is_special = name.startswith("__") and name.endswith("__") and name not in _OWN - _ALSO
+        if is_special and method is not getattr(object, name, None):
+            if method is None:  # a class without hashes
+                more[name] = None
+            elif callable(method):
+                more[name] = _forwarded(name)
+    if "__getitem__" in more:
+        more["__getitem__"] = lambda self, key: self._packing.item(key)
     if is_dataclass(kind):
         more["__dataclass_fields__"] = kind.__dataclass_fields__
-    if any("__call__" in vars(base) for base in kind.__mro__):
-        more["__call__"] = lambda self, *args, **kwargs: self._packing.tree()(*args, **kwargs)
-    if not more:
-        return PackedTree
-    made: Any = _Explained(PackedTree.__name__, (PackedTree,), {"__slots__": (), **more})
+    made: Any = _Explained(PackedTree.__name__, (PackedTree,), more)
+    for base in (Mapping, Sequence):  # for patterns of `match`
+        if issubclass(kind, base):
+            base.register(made)
     return _registered(made)
+
+
+def _forwarded(name: str) -> Callable[..., Any]:
+    def method(self: PackedTree, *args: Any, **kwargs: Any) -> Any:
+        return getattr(self._packing.tree(), name)(*map(_plain, args), **kwargs)
+
+    return method
 
 
 def _flattened(node: PackedTree) -> tuple[list[Any], Any]:
@@ -289,16 +300,6 @@ def packing_of(value: Any) -> Packing | None:
     return value._packing if type(value) in _CLASSES else None
 
 
-def current(values: Sequence[Any]) -> Sequence[Any]:
-    """The values, with the tree itself in place of each packed tree that was changed in place."""
-    if _CLASSES.isdisjoint(map(type, values)):
-        return values
-    return [
-        _plain(value) if is_packed(value) and value._packing.is_changed() else value
-        for value in values
-    ]
-
-
 def unpack(tree: ArrayTree) -> ArrayTree:
     """Replaces the packed trees in a tree by trees of ordinary arrays.
 
@@ -315,5 +316,8 @@ def unpack(tree: ArrayTree) -> ArrayTree:
 
 def _plain(value: Any) -> Any:
     """The tree of a packed tree; any other value itself."""
-    packing = packing_of(value)
-    return value if packing is None else packing.tree()
+    if not is_packed(value):
+        return value
+    tree = value._packing.tree()
+    is_nested = any(map(is_packed, jax.tree.leaves(tree, is_leaf=is_packed)))
+    return unpack(tree) if is_nested else tree

@@ -18,7 +18,7 @@ from graphc.jitted.arguments import Form, array_type, converted, example_of
 from graphc.jitted.direct import DirectCall, is_direct
 from graphc.jitted.failures import DeletedArgumentError, as_in_jax
 from graphc.jitted.importing import Imported, Leaf
-from graphc.jitted.packed import PackedTree, is_packed, packing_of
+from graphc.jitted.packed import is_packed, packing_of
 from graphc.jitted.results import Result
 from graphc.jitted.surroundings import Place
 from graphc.ops.structure.state import group
@@ -30,7 +30,7 @@ from graphc.runtime.step.compiler import build
 from graphc.runtime.step.executable import Executable
 from graphc.runtime.step.plans import Plan
 
-Given: TypeAlias = list[Any] | PackedTree
+Given: TypeAlias = Any
 """The leaves of an argument, or the packed tree that holds them."""
 
 

@@ -419,7 +419,7 @@ def test_classes_that_check_their_leaves(kind: Any, tmp_path: Path) -> None:
     step, again = (gc.jit(learn, donate_argnums=0, cache_key=key) for _ in range(2))
     for jitted in (step, again):  # the second one does not trace
         layers, total = jitted(jitted(init(), x)[0], x)
-        assert type(layers) is (gc.PackedTree if kind is Named else list)
+        assert isinstance(layers, gc.PackedTree) == (kind is Named)
         assert_near(total, want[1], rtol=1e-5)
         assert_near(layers[-1].data, want[0][-1].data, rtol=1e-5)
         assert not jitted.notes

@@ -184,7 +184,7 @@ def test_one_argument_is_the_whole_result() -> None:
     params, want = init(), init()
     for _ in range(3):
         params, want = jitted(params), jax.jit(descended)(want)
-    assert type(params) is gc.PackedTree
+    assert isinstance(params, gc.PackedTree)
     assert_trees_near(gc.unpack(params), want)
 
 
@@ -198,7 +198,7 @@ def test_a_state_object_is_one_argument() -> None:
     state = {"params": params, "opt": TX.init(params), "step": 0, "key": jax.random.key(1)}
     for _ in range(3):
         state, metrics = jitted(state, X)
-    assert type(state) is gc.PackedTree  # although its step is weakly typed
+    assert isinstance(state, gc.PackedTree)  # although its step is weakly typed
     assert int(state["step"]) == 3
     assert state["step"].weak_type
     assert state["key"].dtype == jax.random.key(1).dtype
@@ -261,7 +261,7 @@ def test_a_function_of_some_trees_of_a_state_consumes_only_these() -> None:
     params, opt_state, _ = train(jitted, 2)
     want = train(jax.jit(step), 2)
     params = other(params, X)
-    assert type(params) is gc.PackedTree
+    assert isinstance(params, gc.PackedTree)
     got = jitted(params, opt_state, X)
     assert_trees_near(gc.unpack(got), jax.jit(step)(jax.jit(decayed)(want[0], X), want[1], X))
 

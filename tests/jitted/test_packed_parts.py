@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
+import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -13,7 +15,7 @@ import pytest
 from jax import numpy as jnp
 
 import graphc as gc
-from graphc.runtime.buffers import packing
+from graphc.jitted import program
 from graphc.runtime.state.state import State
 from tests.jitted.test_packed import X, assert_trees_near, init, predict
 from tests.near import assert_near
@@ -212,13 +214,197 @@ def test_classes_that_refuse_places_are_read_whole(reads: list[str]) -> None:
     assert_trees_near(state.params, want.params)
 
 
-def test_members_taken_together_are_those_taken_alone() -> None:
-    state = gc.jit(advanced, donate_argnums=0)(new(), X)
-    inside = state._packing.state
-    packing._all_taker.cache_clear()
-    for _ in range(packing.ONE_BY_ONE + 2):
-        names = list(inside.layout.types)[::-1]
-        for name, value in zip(names, inside.several(names), strict=True):
-            assert np.array_equal(value, inside[name])
-    info = packing._all_taker.cache_info()
-    assert info.hits > info.misses > 0
+# -- changes in place ------------------------------------------------------------------------
+
+
+def test_arrays_of_the_same_types_go_into_the_state(monkeypatch: Any) -> None:
+    jitted = gc.jit(advanced, donate_argnums=0)
+    state = jitted(new(), X)
+    monkeypatch.setattr(program, "State", None)  # makes a state of all leaves again
+    for _ in range(2):
+        state.opt_state.hyperparams["learning_rate"] = jnp.float32(0)
+        mine = state.params["layers"][0]["w"] = jnp.eye(8)
+        state = jitted(state, X)
+        assert np.array_equal(state.params["layers"][0]["w"], np.eye(8))
+    assert np.array_equal(mine, np.eye(8))  # the user's array was not donated
+    with pytest.raises(TypeError, match="not callable"):
+        state.steps = 0  # weakly typed
+        jitted(state, X)
+
+
+def test_a_part_that_was_replaced_in_the_tree_has_no_effect() -> None:
+    jitted = gc.jit(advanced, donate_argnums=0)
+    state, want = jitted(new(), X), jax.jit(advanced)(new(), X)
+    for each in (state, want):
+        old = each.params
+        each.params = dict(old)
+        old["scale"] = jnp.float32(100)
+    assert_trees_near(gc.unpack(jitted(state, X)), jax.jit(advanced)(want, X))
+
+
+def test_threads_change_one_tree() -> None:
+    jitted = gc.jit(advanced, donate_argnums=0)
+    for _ in range(5):
+        state, begin = jitted(new(), X), threading.Barrier(6)
+
+        def change(layer: int, state: Any = state, begin: Any = begin) -> None:
+            begin.wait()
+            state.params["layers"][layer]["b"] = jnp.full(8, float(layer))
+
+        threads = [threading.Thread(target=change, args=(layer,)) for layer in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        for layer in range(6):
+            assert float(gc.unpack(state).params["layers"][layer]["b"][0]) == layer
+
+
+def test_a_packed_tree_in_a_packed_tree_is_unpacked_too() -> None:
+    def renewed(trees: Any, x: Any) -> Any:
+        return {**trees, "state": advanced(trees["state"], x)}
+
+    inner = gc.jit(advanced, donate_argnums=0)(new(), X)
+    outer = gc.jit(renewed, donate_argnums=0)({"state": new(), "more": jnp.zeros(())}, X)
+    assert isinstance(outer, gc.PackedTree)
+    outer["inner"] = inner
+    assert type(gc.unpack(outer)["inner"]) is Training
+
+
+# -- classes ---------------------------------------------------------------------------------
+
+
+def packed(made: Any) -> Any:
+    """A packed tree of a class of two parts: layers, and an array of two elements."""
+
+    def step(state: Any, x: Any) -> Any:
+        slopes = jax.grad(lambda p: predict(p, x).sum())(state.params)
+        return made(jax.tree.map(jnp.subtract, state.params, slopes), state.more + 1)
+
+    state = gc.jit(step, donate_argnums=0)(made(init(), jnp.zeros(2)), X)
+    assert isinstance(state, gc.PackedTree)
+    return state
+
+
+def registered(kind: Any) -> Any:
+    jax.tree_util.register_pytree_node(
+        kind, lambda s: ((s.params, s.more), None), lambda _, parts: kind(*parts)
+    )
+    return kind
+
+
+def test_what_a_class_computes_from_its_leaves_is_computed_from_arrays() -> None:
+    @registered
+    @dataclasses.dataclass
+    class Computed:
+        params: Any
+        more: Any
+        shape: Any = dataclasses.field(init=False)
+
+        def __post_init__(self) -> None:
+            self.shape = getattr(self.more, "shape", ())
+            self.is_array = isinstance(self.more, jax.Array)
+            self.cache: dict[Any, Any] = {1: "a", "b": 2}
+
+    state = packed(Computed)
+    assert state.shape == (2,) and state.is_array
+    state.cache["new"] = 3
+    jax.tree.leaves(state)
+    assert state.cache == {1: "a", "b": 2, "new": 3}
+    assert packed(Computed).cache == {1: "a", "b": 2}
+
+
+def test_properties_that_hide_a_field() -> None:
+    class Named(NamedTuple):
+        params: Any
+        more: Any
+
+    class Doubled(Named):
+        @property
+        def more(self) -> Any:  # type: ignore[override]
+            return self[1] * 2
+
+    state = packed(Doubled)
+    assert float(state.more[0]) == 2 and float(state[1][0]) == 1
+
+
+def test_classes_whose_structure_depends_on_their_leaves() -> None:
+    class Shaped:
+        def __init__(self, params: Any, more: Any) -> None:
+            self.params, self.more = params, more
+
+    jax.tree_util.register_pytree_node(
+        Shaped,
+        lambda s: ((s.params, s.more), s.more.shape),
+        lambda _, parts: Shaped(*parts),
+    )
+
+    def step(trees: Any, x: Any) -> Any:
+        shaped = trees["shaped"]
+        slopes = jax.grad(lambda p: predict(p, x).sum())(shaped.params)
+        params = jax.tree.map(jnp.subtract, shaped.params, slopes)
+        return {"shaped": Shaped(params, shaped.more), "count": trees["count"] + 1}
+
+    trees = {"shaped": Shaped(init(), jnp.zeros(2)), "count": jnp.zeros(())}
+    trees = gc.jit(step, donate_argnums=0)(trees, X)
+    assert isinstance(trees, gc.PackedTree)
+    assert float(trees["count"]) == 1 and trees["shaped"].more.shape == (2,)
+
+
+def test_special_methods_are_those_of_the_class() -> None:
+    @registered
+    class Scaled:
+        def __init__(self, params: Any, more: Any) -> None:
+            self.params, self.more = params, more
+
+        def __mul__(self, other: float) -> Any:
+            return jax.tree.map(lambda leaf: leaf * other, self)
+
+        def __enter__(self) -> Any:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            self.more = self.more + 1
+
+        def __str__(self) -> str:
+            return "scaled"
+
+    state = packed(Scaled)
+    assert bool(state) and str(state) == "scaled" and "PackedTree" in repr(state)
+    assert float((state * 3).more[0]) == 3
+    with state as tree:
+        pass
+    assert float(tree.more[0]) == float(state.more[0]) == 2
+    assert set(vars(state)) == {"params", "more"} and "params" in dir(state)
+    assert weakref.ref(state)() is state
+    with pytest.raises(TypeError):
+        len(state)
+
+
+def test_packed_containers_are_matched_and_compared() -> None:
+    given = {"params": init(), "opt_state": TX.init(init()), "steps": jnp.zeros((), "int32")}
+    state = gc.jit(as_dict, donate_argnums=0)(given, X)
+    match state:
+        case {"steps": steps, **rest}:
+            assert int(steps) == 1 and set(rest) == {"params", "opt_state"}
+        case _:
+            pytest.fail("it is a mapping")
+    assert state == gc.unpack(state)
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(state)
+
+    def step(trees: Any, x: Any) -> Any:
+        new = advanced(Training(*trees), x)
+        return new.params, new.opt_state, new.steps
+
+    trees = gc.jit(step, donate_argnums=0)((init(), TX.init(init()), jnp.zeros((), "int32")), X)
+    match trees:
+        case [_, *_, steps]:
+            assert int(steps) == 1
+        case _:
+            pytest.fail("it is a sequence")
+    more = (1,)
+    assert (trees + more)[-1] == 1
+    assert trees[1] is not None
+    with pytest.raises(TypeError):
+        trees[1.0]

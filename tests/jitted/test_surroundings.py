@@ -148,7 +148,7 @@ def test_packed_results_are_committed_if_arguments_are() -> None:
         for _ in range(3):
             layers, y = jitted(layers, given)
             assert y.committed == want
-        assert type(layers) is gc.PackedTree
+        assert isinstance(layers, gc.PackedTree)
         assert {leaf.committed for leaf in jax.tree.leaves(layers)} == {want}
 
 

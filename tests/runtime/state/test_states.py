@@ -184,9 +184,12 @@ def test_members_of_a_flat_buffer_taken_together() -> None:
         steps = [gc.variable(v, name=name).assign_add(1) for name, v in values.items()]
     state = gc.compile(graph, steps).init()
     assert state.layout.buffer_of("v1").kind == "flat"
+    packing._all_taker.cache_clear()
     for _ in range(packing.ONE_BY_ONE + 2):
         for names in ([*values], ["v3", "v1", "v5"], ["v2"]):
             for name, found in zip(names, state.several(names), strict=True):
                 assert np.array_equal(found, values[name])
     with pytest.raises(UnknownNameError):
         state.several(["v1", "w"])
+    info = packing._all_taker.cache_info()
+    assert info.misses == 1 and info.hits > packing.ONE_BY_ONE
