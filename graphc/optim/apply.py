@@ -29,7 +29,8 @@ def apply_gradients(
     """One step of `tx` along given gradients: a node to fetch in each training run.
 
     This is the second part of `gc.minimize`, with the same names and slots. Use it for gradients
-    that you average over towers, clip, or compute yourself. It does not run the assignments of the
+    that you average over towers, clip, or compute yourself, also in the body of a branch or a loop
+    (a step that `gc.cond` chooses). It does not run the assignments of the
     collection "updates" (moving averages of batch norm): `gc.group` them with it. Dynamic loss
     scaling applies only to gradients of a scaled loss.
 
@@ -118,19 +119,26 @@ def _check_type(gradient: Tensor, variable: Variable) -> None:
 
 
 def _graph_of(slopes: dict[Variable, Tensor], loss: Tensor | None) -> Graph:
-    """The graph to which all gradients and the loss belong."""
-    first = next(iter(slopes.values()))
-    graph = first.graph if loss is None else check_loss(loss)
-    elsewhere = bool(AMBIENT.graphs) and AMBIENT.graphs[-1] is not graph
-    strange = next((t for t in slopes.values() if t.graph is not graph), None)
-    if graph is None or graph.parent is not None or elsewhere or strange is not None:
+    """The graph that is being built, to which all gradients and the loss belong: itself, or the
+    body of a branch or loop in it."""
+    if loss is not None:
+        return check_loss(loss)
+    graph = AMBIENT.graphs[-1] if AMBIENT.graphs else next(iter(slopes.values())).graph
+    strange = [t for t in slopes.values() if graph is None or not _is_visible(t, graph)]
+    if graph is None or strange:
         refuse(
-            f"apply_gradients: the gradient {(strange or first).name!r} is not of the graph being "
-            "built",
-            hint="apply gradients in their own graph, outside the bodies of gc.scan and the like",
+            f"apply_gradients: the gradient {strange[0].name!r} is not of the graph being built",
+            hint="apply gradients in their own graph, or in a body inside it",
             error=GraphError,
         )
     return graph
+
+
+def _is_visible(tensor: Tensor, graph: Graph) -> bool:
+    inside: Graph | None = graph
+    while inside is not None and tensor.graph is not inside:
+        inside = inside.parent
+    return inside is not None
 
 
 def _no_objective(parameters: Sequence[Variable]) -> NoReturn:

@@ -171,7 +171,8 @@ def check_loss(loss: Any) -> Graph:
             f"minimize: the loss {loss.name!r} is not of the graph being built",
             error=GraphError,
             loss=loss,
-            hint="minimize in the graph of the loss, outside the bodies of gc.scan and the like",
+            hint="minimize in the graph of the loss; in the body of gc.cond or a loop, "
+            "gc.train.apply_gradients takes its gradients",
         )
     return loss.graph
 

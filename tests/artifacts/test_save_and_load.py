@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import ml_dtypes
 import numpy as np
+import optax
 import pytest
 
 import graphc as gc
@@ -198,6 +199,31 @@ def test_a_size_that_goes_by_another_name_can_be_fixed(tmp_path: Path) -> None:
         saved(tmp_path, graph, {"f": gc.Signature({"a": a, "b": b}, {"d": d}, sizes=sizes)})
     with pytest.raises(UnknownNameError, match="did you mean 'rows'"):
         saved(tmp_path, graph, {"f": gc.Signature({"a": a, "b": b}, {"d": d}, sizes={"row": 3})})
+
+
+def test_loops_over_an_open_size(tmp_path: Path) -> None:
+    with gc.Graph(seed=0) as graph:
+        x = gc.placeholder(("batch", "time", 3), name="x")
+        states = gc.nn.GRU(4)(x)
+        ahead = gc.map_fn(lambda rows: gc.cumsum(rows, 0), x)
+        steps = gc.transpose(x, (1, 0, 2))
+        total, back = gc.scan(
+            lambda c, r: (c + gc.reduce_sum(r), (gc.reduce_max(r) + c, r)), 0.0, steps, reverse=True
+        )
+        outputs = {"states": states, "ahead": ahead, "total": total, "back": back[0]}
+        loss = gc.reduce_mean(gc.square(states))
+        train = gc.minimize(loss, optax.adam(0.1))
+    predict = gc.Signature({"x": x}, outputs)
+    training = gc.Signature({"x": x}, {"loss": loss}, updates=[train])
+    model = saved(tmp_path, graph, {"predict": predict, "train": training})
+    state, session = model.state(), gc.Session(graph)
+    for shape in ((2, 5, 3), (1, 1, 3), (3, 9, 3)):
+        value = np.random.default_rng(0).normal(size=shape).astype("float32")
+        found = model.signatures["predict"](state, x=value)
+        for name, want in session.run(outputs, {x: value}).items():
+            assert_near(found[name], want, rtol=1e-5, atol=1e-6)
+        got, state = model.signatures["train"](state, x=value)
+        assert_near(got["loss"], session.run([loss, train], {x: value})[0], rtol=1e-5)
 
 
 def test_what_needs_sizes_fixed_says_so(tmp_path: Path) -> None:

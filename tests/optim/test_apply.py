@@ -119,3 +119,45 @@ def test_errors() -> None:
         apply([(g, kernel)], tx)
     train = apply([(g, kernel)], tx)  # outside of a `with`: in the gradients' own graph
     assert graph.node(train.name) is train
+
+
+@pytest.mark.parametrize("tx", [optax.adam(0.1), optax.chain(optax.clip(1.0), optax.sgd(0.1, 0.9))])
+def test_a_branch_chooses_a_step(tx) -> None:
+    with gc.Graph() as graph:
+        chosen = gc.placeholder((), "bool", name="chosen")
+        w = gc.variable([1.0, 2.0], name="w")
+        pairs = [(gradient, w) for gradient in gc.gradients(gc.reduce_sum(w**3), [w])]
+
+        def update():
+            with gc.control_dependencies([gc.train.apply_gradients(pairs, tx)]):
+                return gc.constant(1.0)
+
+        done = gc.cond(chosen, update, lambda: gc.constant(0.0))
+    session = gc.Session(graph)
+    want = np.float32([1, 2])
+    slots = tx.init(want)
+    for choice in (True, False, True):
+        assert session.run(done, {chosen: choice}) == choice
+        if choice:
+            updates, slots = tx.update(3 * want**2, slots, want)
+            want = np.asarray(optax.apply_updates(want, updates))
+        assert_near(session.get("w"), want, rtol=1e-6)
+
+
+def test_a_loop_makes_steps() -> None:
+    with gc.Graph() as graph:
+        w = gc.variable(1.0, name="w")
+        x = gc.placeholder((None,), name="x")
+
+        def step(count, each):
+            value = w.read()
+            pairs = [(gradient, w) for gradient in gc.gradients(gc.square(value - each), [value])]
+            with gc.control_dependencies([gc.train.apply_gradients(pairs, optax.sgd(0.1))]):
+                return count + 1, value + 0
+
+        count, before = gc.scan(step, 0, x)
+    session = gc.Session(graph)
+    found = session.run([count, before], {x: [1.0, 2.0, 3.0]})
+    assert found[0] == 3
+    assert_near(found[1], [1.0, 1.0, 1.2], rtol=1e-6)
+    assert_near(session.get("w"), 1.56, rtol=1e-6)

@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 from jax import lax
+from jax import numpy as jnp
 
 from graphc.errors import AttributeValueError, ShapeError
 from graphc.ir.dims import Dim
@@ -15,6 +16,7 @@ from graphc.ir.opdef import Attr, InferContext, LowerContext, OpDef
 from graphc.ir.scopes import building
 from graphc.ir.types import TensorType
 from graphc.ops.control.bodies import (
+    Parts,
     check_body,
     check_nest,
     has_writes,
@@ -49,8 +51,38 @@ def _lower_scan(
         outputs = ctx.lower_region(body, [*given.consts, *carry, *x], loop=True)
         return tuple(outputs[:carries]), tuple(outputs[carries:])
 
-    final, stacked = lax.scan(step, given.carries, given.xs, length=ctx.dim(length), **how)
+    turns = ctx.dim(length)
+    if not isinstance(turns, int):  # an artifact for any size
+        made = [t.type for t in ctx.node.outputs[carries:]]
+        room = [jnp.zeros(ctx.shape(type.shape), type.dtype) for type in made]
+        count = jnp.asarray(turns)
+        final, stacked = _scan_of_open_length(step, given, room, count, reverse=how["reverse"])
+    else:
+        final, stacked = lax.scan(step, given.carries, given.xs, length=turns, **how)
     return (*final, *stacked)
+
+
+def _scan_of_open_length(
+    step: Callable[..., Any], given: Parts, room: Sequence[Any], turns: Any, *, reverse: bool
+) -> tuple[Any, Any]:
+    """`lax.scan`, which wants to know the number of turns, as a `while` loop.
+
+    Args:
+        room: for the results of all turns.
+    """
+
+    def turn(state: tuple[Any, ...]) -> tuple[Any, ...]:
+        number, carries, ys = state
+        place = turns - 1 - number if reverse else number
+        x = [lax.dynamic_index_in_dim(each, place, keepdims=False) for each in given.xs]
+        carries, y = step(carries, tuple(x))
+        pairs = zip(ys, y, strict=True)
+        ys = tuple([lax.dynamic_update_index_in_dim(all_, each, place, 0) for all_, each in pairs])
+        return number + 1, carries, ys
+
+    start = jnp.zeros_like(turns), tuple(given.carries), tuple(room)
+    _, final, stacked = lax.while_loop(lambda state: state[0] < turns, turn, start)
+    return final, stacked
 
 
 SCAN = loop_operator(
