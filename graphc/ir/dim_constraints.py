@@ -41,11 +41,12 @@ class DimConstraints:
         return a == b or (a, b) in self.others or (b, a) in self.others
 
     def unify(self, a: Dim, b: Dim) -> bool:
-        """Records `a == b`; Returns False if two known sizes differ (nothing is recorded then)."""
+        """Records `a == b`. Returns False if they always differ, such as 2 and 3, or n and n + 1;
+        nothing is recorded then."""
         a, b = self.find(a), self.find(b)
         if a == b:
             return True
-        if isinstance(a, int) and isinstance(b, int):
+        if isinstance(a - b, int):
             return False
         for left, right in ((b, a), (a, b)):  # the first name used represents the class
             name = as_symbol(left)

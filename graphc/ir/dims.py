@@ -262,6 +262,14 @@ def _from_terms(terms: Terms) -> Dim:
     return DimExpr(tuple(kept))
 
 
+def differ_if_positive(a: Dim, b: Dim) -> bool:
+    """Whether two sizes differ for all values of their names from 1 on, as n and 2 * n do. False if
+    that is not certain."""
+    terms = [(atoms, coefficient) for atoms, coefficient in _terms(a - b) if coefficient]
+    alike = len({coefficient > 0 for _, coefficient in terms}) == 1
+    return alike and any(all(isinstance(atom, str) for atom in atoms) for atoms, _ in terms)
+
+
 def sum_of(dims: Iterable[Dim]) -> Dim:
     """The sum of dims. Adding them one by one would sort each partial sum."""
     return _from_terms(tuple(term for dim in dims for term in _terms(dim)))

@@ -15,7 +15,7 @@ from graphc.ir.dim_limits import (
     substitute_limited,
 )
 from graphc.ir.dim_parser import parse_dim
-from graphc.ir.dims import floor_division, substitute, symbol
+from graphc.ir.dims import differ_if_positive, floor_division, substitute, symbol
 
 N, M = symbol("n"), symbol("m")
 
@@ -29,6 +29,35 @@ def test_an_equality_that_cannot_hold_leaves_nothing_behind() -> None:
     assert sizes.equalities() == before
     assert sizes.unify(N, 3)
     assert sizes.find(N * M) == 15
+
+
+def test_sizes_with_a_known_difference_are_never_equal() -> None:
+    n, m = symbol("n"), symbol("m")
+    constraints = DimConstraints()
+    assert not constraints.unify(n, n + 1) and not constraints.unify(2 * n + m, m + 2 * n - 3)
+    assert constraints.unify(m, n + 1)
+    assert not constraints.unify(m, n)
+    assert constraints.unify(n, 2 * n)  # both may be 0
+
+
+@pytest.mark.parametrize(
+    ("other", "differ"),
+    [
+        (lambda n, m: n, False),
+        (lambda n, m: n + 1, True),
+        (lambda n, m: 2 * n, True),
+        (lambda n, m: n + m, True),
+        (lambda n, m: n * n, False),  # 1
+        (lambda n, m: 3 * n - m, False),
+        (lambda n, m: n // 2, False),  # not certain
+        (lambda n, m: n + n // 2, False),  # 1
+        (lambda n, m: 4, False),
+    ],
+)
+def test_sizes_that_differ_if_they_are_positive(other, differ: bool) -> None:
+    n, m = symbol("n"), symbol("m")
+    assert differ_if_positive(n, other(n, m)) == differ
+    assert differ_if_positive(other(n, m), n) == differ
 
 
 def test_the_first_name_represents_the_class() -> None:

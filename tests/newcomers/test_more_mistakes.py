@@ -252,6 +252,17 @@ ROWS = [
         True,
     ),
     Row(
+        "carry_of_open_size_grows",
+        lambda m: gc.while_loop(
+            lambda c: c[0] < 3,
+            lambda c: (c[0] + 1, gc.concatenate([c[1], c[1]], 0)),
+            (0, gc.placeholder((None, 3), name="open")),
+        ),
+        errors.ShapeError,
+        ["While: sizes of carry 1 before and after the body differ, open_0 and 2*open_0"],
+        True,
+    ),
+    Row(
         "conv_of_sequence",
         lambda m: nn.Conv2D(4, 3)(gc.ones((2, 5, 8, 8, 3))),
         errors.ShapeError,

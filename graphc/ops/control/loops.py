@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from graphc.ir.dims import Dim
+from graphc.ir.dims import Dim, differ_if_positive, symbols_of
 from graphc.ir.layouts import REPLICATED, Layout, LayoutContext, LayoutPlan, Partial, Sharded
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Attr, InferContext, OpDef
@@ -59,7 +59,10 @@ def infer_loop(
             dtype=before.dtype != after.dtype,
         )
         for a, b in zip(before.shape, after.shape, strict=True):
-            ctx.unify(a, b, f"sizes of carry {i} before and after the body", hint=_GROWING)
+            what = f"sizes of carry {i} before and after the body"
+            if symbols_of(a) & symbols_of(b) and differ_if_positive(a, b):
+                ctx.fail(f"{what} differ, {a} and {b}", hint=_GROWING)
+            ctx.unify(a, b, what, hint=_GROWING)
     for x in given.xs:
         ctx.require(
             x.rank > 0,
