@@ -31,7 +31,7 @@ NAMED = (
     "precision", "attention", "memory", "peak", "updates", "pipeline", "parallel", "frozen",
     "time_loops", "tuning", "sparse", "cpu", "peers", "gpu", "gpu_hlo", "jit", "jobs", "input",
     "records", "checkpoints", "estimators", "scaling", "serving", "serving_versions", "zoo",
-    "jit_steps",
+    "jit_steps", "looked_at",
 )  # fmt: skip
 # Parts that run in their own processes, which have one device.
 IN_CHILDREN = (

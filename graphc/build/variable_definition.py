@@ -160,7 +160,7 @@ def _check_shape(got: Any, wanted: Any, what: str) -> None:
 
 def _initial_tensor(init: Operand, dtype: DType | None, graph: Graph, what: str) -> Tensor:
     """`init` as a tensor of the whole graph. It must not depend on a feed or an assignment."""
-    with graph, no_control_inputs():  # the initial value, wherever the variable is created
+    with graph, no_control_inputs():  # no part of the run or the body in which it is created
         tensor = graph.adopt(to_dtype(init, init.type.dtype if dtype is None else dtype))
     if not tensor.type.is_static:
         refuse(
@@ -182,13 +182,6 @@ def _initial_tensor(init: Operand, dtype: DType | None, graph: Graph, what: str)
                 hint="compute it from constants and from other variables only; "
                 "to store a value later, assign it",
                 **{"init": tensor, node.op.name: current},
-            )
-        if node.control_inputs:
-            refuse(
-                f"{what}: {node.control_inputs[0]!r} runs before its initial value",
-                error=GraphError,
-                hint="compute the initial value outside of `with gc.control_dependencies(...)`",
-                init=tensor,
             )
         pending += node.inputs
     return tensor

@@ -17,7 +17,12 @@ Fetch = Tensor | Node | Variable
 
 
 def capture(
-    graph: Graph, fetches: Sequence[Fetch], feeds: Sequence[Tensor], read_op: OpDef
+    graph: Graph,
+    fetches: Sequence[Fetch],
+    feeds: Sequence[Tensor],
+    read_op: OpDef,
+    *,
+    control: bool = True,
 ) -> Program:
     """The program that computes `fetches` given values for `feeds`.
 
@@ -28,6 +33,8 @@ def capture(
 
     Args:
         read_op: the operator that reads a variable.
+        control: whether control inputs select nodes. For initial values, they do not: what is
+            computed before the first run has no part in the order of a run.
 
     Raises:
         FetchError: a fetch belongs to another graph.
@@ -35,7 +42,7 @@ def capture(
     """
     _check_owners(graph, fetches, feeds)
     fed = set(feeds)
-    chosen = choose(graph, fetches, fed)
+    chosen = choose(graph, fetches, fed, control=control)
     nodes = [node for node in graph.nodes if node in chosen]
     _check_all_fed(graph, fetches, nodes, fed)
     nodes = [_without_fed(node, fed) for node in nodes if not node.op.effects & Effects.FEED]
@@ -64,7 +71,9 @@ def port_name(tensor: Tensor) -> str:
     return tensor.name.removesuffix(":0")
 
 
-def choose(graph: Graph, fetches: Sequence[Fetch], fed: set[Tensor]) -> set[Node]:
+def choose(
+    graph: Graph, fetches: Sequence[Fetch], fed: set[Tensor], *, control: bool = True
+) -> set[Node]:
     """The nodes that `fetches` need, up to the tensors in `fed`."""
     chosen: set[Node] = set()
     pending: list[Node] = []
@@ -87,6 +96,8 @@ def choose(graph: Graph, fetches: Sequence[Fetch], fed: set[Tensor]) -> set[Node
         node = pending.pop()
         for tensor in node.inputs:
             want(tensor)
+        if not control:
+            continue
         for name in node.control_inputs:
             choose_node(graph.node(name))
         for body in node.regions:

@@ -266,8 +266,8 @@ def differ_if_positive(a: Dim, b: Dim) -> bool:
     """Whether two sizes differ for all values of their names from 1 on, as n and 2 * n do. False if
     that is not certain."""
     terms = [(atoms, coefficient) for atoms, coefficient in _terms(a - b) if coefficient]
-    alike = len({coefficient > 0 for _, coefficient in terms}) == 1
-    return alike and any(all(isinstance(atom, str) for atom in atoms) for atoms, _ in terms)
+    names_alone = all(isinstance(atom, str) for atoms, _ in terms for atom in atoms)
+    return names_alone and len({coefficient > 0 for _, coefficient in terms}) == 1
 
 
 def sum_of(dims: Iterable[Dim]) -> Dim:

@@ -300,12 +300,12 @@ def _current(value: Any, packing: Packing | None) -> Any:
     changes = {} if packing is None else packing.changes()
     if packing is None or changes == {}:
         return value
-    where = packing.buffers()[0].devices()
+    where = packing.buffers()[0].sharding.device_set
     if changes is None or not all(
         type(leaf) is array_type()
         and not leaf.is_deleted()
         and kind_of_leaf(leaf.aval) == kind_of_leaf(packing.form.avals[number])
-        and (leaf.devices() == where or not leaf.committed)
+        and (leaf.sharding.device_set == where or not leaf.committed)
         for number, leaf in changes.items()
     ):
         return unpack(value)

@@ -77,9 +77,10 @@ class Packing:
     def changes(self) -> dict[int, Any] | None:
         """The leaves that the user has replaced in place, by their numbers; None if the tree has
         another structure now."""
-        given = list(self._parts.values())
-        if self._tree is not None:  # it holds the parts, unless they were replaced in it
-            given = [(Part(None, list(range(len(self.names))), self.form.tree), self._tree)]
+        with self.state.lock:
+            given = list(self._parts.values())
+            if self._tree is not None:  # it holds the parts, unless they were replaced in it
+                given = [(Part(None, list(range(len(self.names))), self.form.tree), self._tree)]
         found: dict[int, Any] = {}
         for part, value in given:
             leaves, structure = jax.tree.flatten(value)
@@ -92,10 +93,7 @@ class Packing:
     def put_back(self, changes: Mapping[int, Any]) -> None:
         """Writes leaves that were replaced into the state."""
         with self.state.lock:
-            state = self.state
-            for number, leaf in changes.items():
-                state = state.with_value(self.names[number], leaf)
-            self.state.revive(list(state.buffers))
+            self.state.put({self.names[number]: leaf for number, leaf in changes.items()})
             self._originals |= changes
 
     def buffers(self) -> list[jax.Array]:
@@ -158,8 +156,9 @@ class PackedTree(metaclass=_Explained):
 
     It behaves like the tree: indexing, attributes, iteration, `len` and `isinstance` are those of
     the tree, and JAX functions accept it as an argument. The leaves are copied out of the stacked
-    arrays when they are first needed, those of a field or an item alone. The jitted function takes
-    the tree back without a copy; if it was changed in place, its leaves are stacked again.
+    arrays when they are first needed: those of a field or an item (`state.step`, `params["scale"]`)
+    alone, and all of them for anything else, such as methods and iteration. The jitted function
+    takes the tree back without a copy, except for leaves that were replaced in place.
 
     `jax.tree.map` of a packed tree returns an ordinary tree, and so do `pickle`, `copy` and `|`.
     Functions of two trees compare their structures, and some libraries look at `type(tree)`, so
@@ -287,7 +286,6 @@ def _registered(kind: type[PackedTree]) -> type[PackedTree]:
 
 
 _CLASSES: Final[set[type]] = set()
-_registered(PackedTree)
 
 
 def is_packed(value: Any) -> bool:

@@ -29,10 +29,10 @@ def apply_gradients(
     """One step of `tx` along given gradients: a node to fetch in each training run.
 
     This is the second part of `gc.minimize`, with the same names and slots. Use it for gradients
-    that you average over towers, clip, or compute yourself, also in the body of a branch or a loop
-    (a step that `gc.cond` chooses). It does not run the assignments of the
-    collection "updates" (moving averages of batch norm): `gc.group` them with it. Dynamic loss
-    scaling applies only to gradients of a scaled loss.
+    that you average over towers, clip, or compute yourself. In the body of a branch or a loop, it
+    makes a step whenever the body runs; `loss` cannot be passed there. It does not run the
+    assignments of the collection "updates" (moving averages of batch norm): `gc.group` them with
+    it. Dynamic loss scaling applies only to gradients of a scaled loss.
 
     Args:
         grads_and_vars: pairs of a gradient and a variable, of the same shape and dtype. Pairs with
@@ -123,7 +123,8 @@ def _graph_of(slopes: dict[Variable, Tensor], loss: Tensor | None) -> Graph:
     body of a branch or loop in it."""
     if loss is not None:
         return check_loss(loss)
-    graph = AMBIENT.graphs[-1] if AMBIENT.graphs else next(iter(slopes.values())).graph
+    first = next(iter(slopes.values())).graph
+    graph = AMBIENT.graphs[-1] if AMBIENT.graphs else first and first.root
     strange = [t for t in slopes.values() if graph is None or not _is_visible(t, graph)]
     if graph is None or strange:
         refuse(

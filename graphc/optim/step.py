@@ -171,8 +171,8 @@ def check_loss(loss: Any) -> Graph:
             f"minimize: the loss {loss.name!r} is not of the graph being built",
             error=GraphError,
             loss=loss,
-            hint="minimize in the graph of the loss; in the body of gc.cond or a loop, "
-            "gc.train.apply_gradients takes its gradients",
+            hint="minimize in the graph of the loss; in the body of gc.cond or a loop, call "
+            "gc.train.apply_gradients with its gradients and without loss=",
         )
     return loss.graph
 

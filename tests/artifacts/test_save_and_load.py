@@ -210,7 +210,9 @@ def test_loops_over_an_open_size(tmp_path: Path) -> None:
         total, back = gc.scan(
             lambda c, r: (c + gc.reduce_sum(r), (gc.reduce_max(r) + c, r)), 0.0, steps, reverse=True
         )
+        earlier = gc.nn.GRU(4)(x[:, :-1])  # JAX cannot tell that this has any steps
         outputs = {"states": states, "ahead": ahead, "total": total, "back": back[0]}
+        outputs["earlier"] = earlier
         loss = gc.reduce_mean(gc.square(states))
         train = gc.minimize(loss, optax.adam(0.1))
     predict = gc.Signature({"x": x}, outputs)
@@ -221,6 +223,7 @@ def test_loops_over_an_open_size(tmp_path: Path) -> None:
         value = np.random.default_rng(0).normal(size=shape).astype("float32")
         found = model.signatures["predict"](state, x=value)
         for name, want in session.run(outputs, {x: value}).items():
+            assert found[name].shape == want.shape
             assert_near(found[name], want, rtol=1e-5, atol=1e-6)
         got, state = model.signatures["train"](state, x=value)
         assert_near(got["loss"], session.run([loss, train], {x: value})[0], rtol=1e-5)

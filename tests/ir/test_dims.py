@@ -48,6 +48,7 @@ def test_sizes_with_a_known_difference_are_never_equal() -> None:
         (lambda n, m: 2 * n, True),
         (lambda n, m: n + m, True),
         (lambda n, m: n * n, False),  # 1
+        (lambda n, m: 2 * n + floor_division(n - 9, 2), False),  # 3
         (lambda n, m: 3 * n - m, False),
         (lambda n, m: n // 2, False),  # not certain
         (lambda n, m: n + n // 2, False),  # 1

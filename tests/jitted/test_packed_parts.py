@@ -232,6 +232,22 @@ def test_arrays_of_the_same_types_go_into_the_state(monkeypatch: Any) -> None:
         jitted(state, X)
 
 
+def test_leaves_that_another_function_has_updated_in_place() -> None:
+    half = jax.jit(lambda leaf: leaf / 2, donate_argnums=0)
+
+    def change(state: Any) -> None:
+        state.opt_state.hyperparams["learning_rate"] = half(
+            state.opt_state.hyperparams["learning_rate"]
+        )
+        scale = state.params["scale"]
+        state.params["scale"] = half(scale)
+        for layer in state.params["layers"][2:5]:
+            layer["b"] = half(layer["b"] + 1)
+
+    got = trained(lambda **options: gc.jit(advanced, **options), new(), change)
+    assert_trees_near(got, trained(lambda **options: jax.jit(advanced, **options), new(), change))
+
+
 def test_a_part_that_was_replaced_in_the_tree_has_no_effect() -> None:
     jitted = gc.jit(advanced, donate_argnums=0)
     state, want = jitted(new(), X), jax.jit(advanced)(new(), X)
@@ -326,6 +342,21 @@ def test_properties_that_hide_a_field() -> None:
 
     state = packed(Doubled)
     assert float(state.more[0]) == 2 and float(state[1][0]) == 1
+
+
+def test_classes_with_their_own_way_to_attributes() -> None:
+    @registered
+    @dataclasses.dataclass
+    class Scaled:
+        params: Any
+        more: Any
+
+        def __getattribute__(self, name: str) -> Any:
+            value = object.__getattribute__(self, name)
+            return value * 10 if name == "more" and isinstance(value, jax.Array) else value
+
+    state = packed(Scaled)
+    assert np.array_equal(state.more, gc.unpack(state).more)
 
 
 def test_classes_whose_structure_depends_on_their_leaves() -> None:

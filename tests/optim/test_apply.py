@@ -117,6 +117,16 @@ def test_errors() -> None:
             apply([(g, kernel)], 3)
     with gc.Graph(), pytest.raises(GraphError, match="not of the graph being built"):
         apply([(g, kernel)], tx)
+    inner = []
+
+    def body(row):
+        inner.append(gc.gradients(gc.reduce_sum(kernel * row), kernel))
+        return row
+
+    with graph:
+        gc.map_fn(body, gc.ones((2, 4), "float64"))
+    with pytest.raises(GraphError, match="not of the graph being built"):
+        apply([(inner[0], kernel)], tx)
     train = apply([(g, kernel)], tx)  # outside of a `with`: in the gradients' own graph
     assert graph.node(train.name) is train
 

@@ -52,37 +52,58 @@ def _lower_scan(
         return tuple(outputs[:carries]), tuple(outputs[carries:])
 
     turns = ctx.dim(length)
-    if not isinstance(turns, int):  # an artifact for any size
-        made = [t.type for t in ctx.node.outputs[carries:]]
-        room = [jnp.zeros(ctx.shape(type.shape), type.dtype) for type in made]
-        count = jnp.asarray(turns)
-        final, stacked = _scan_of_open_length(step, given, room, count, reverse=how["reverse"])
-    else:
+    if isinstance(turns, int):
         final, stacked = lax.scan(step, given.carries, given.xs, length=turns, **how)
+    else:  # in an artifact for any size
+        types = [
+            jax.ShapeDtypeStruct(ctx.shape(t.type.shape), t.type.dtype)
+            for t in ctx.node.outputs[carries:]
+        ]
+        final, stacked = _scan_of_open_length(step, given, types, turns, reverse=how["reverse"])
     return (*final, *stacked)
 
 
 def _scan_of_open_length(
-    step: Callable[..., Any], given: Parts, room: Sequence[Any], turns: Any, *, reverse: bool
+    step: Callable[..., Any], given: Parts, types: Sequence[Any], turns: Any, *, reverse: bool
 ) -> tuple[Any, Any]:
     """`lax.scan`, which wants to know the number of turns, as a `while` loop.
 
+    JAX refuses an index into an axis that may have no rows, such as one of `n - 1`. Such axes get
+    one more row.
+
     Args:
-        room: for the results of all turns.
+        types: of the stacked results.
+        turns: JAX's symbolic size.
     """
+    more = 0 if _is_positive(turns) else 1
+    xs = [_with_rows(x, more) for x in given.xs]
+    room = [_with_rows(jnp.zeros(each.shape, each.dtype), more) for each in types]
+    last = jnp.asarray(turns) - 1
 
     def turn(state: tuple[Any, ...]) -> tuple[Any, ...]:
         number, carries, ys = state
-        place = turns - 1 - number if reverse else number
-        x = [lax.dynamic_index_in_dim(each, place, keepdims=False) for each in given.xs]
-        carries, y = step(carries, tuple(x))
+        place = last - number if reverse else number
+        x = tuple([lax.dynamic_index_in_dim(each, place, keepdims=False) for each in xs])
+        carries, y = step(carries, x)
         pairs = zip(ys, y, strict=True)
         ys = tuple([lax.dynamic_update_index_in_dim(all_, each, place, 0) for all_, each in pairs])
         return number + 1, carries, ys
 
-    start = jnp.zeros_like(turns), tuple(given.carries), tuple(room)
-    _, final, stacked = lax.while_loop(lambda state: state[0] < turns, turn, start)
-    return final, stacked
+    start = jnp.zeros_like(last), tuple(given.carries), tuple(room)
+    _, final, stacked = lax.while_loop(lambda state: state[0] <= last, turn, start)
+    return final, [lax.slice_in_dim(y, 0, turns) if more else y for y in stacked]
+
+
+def _is_positive(size: Any) -> bool:
+    """Whether JAX can tell that a symbolic size is at least 1."""
+    try:
+        return bool(size >= 1)
+    except Exception:  # its error is not public
+        return False
+
+
+def _with_rows(x: Any, more: int) -> Any:
+    return jnp.concatenate([x, jnp.zeros((more, *x.shape[1:]), x.dtype)]) if more else x
 
 
 SCAN = loop_operator(

@@ -163,7 +163,9 @@ def _hidden_values(seed: int) -> dict[str, Array]:
 def _derived(graph: Graph) -> dict[str, Program]:
     """The programs that compute initial values which are tensors, by variable."""
     return {
-        name: Functionalize().run(capture(graph, [v.initial], [], READ_VARIABLE)).program
+        name: Functionalize()
+        .run(capture(graph, [v.initial], [], READ_VARIABLE, control=False))
+        .program
         for name, v in graph.variables.items()
         if isinstance(v.initial, Tensor)
     }

@@ -170,6 +170,34 @@ class State(Mapping[str, jax.Array], Uncopied):
                 for slot in slots
             ]
 
+    def put(self, values: Mapping[str, jax.Array]) -> None:
+        """Gives variables other values of their types, in place. The arrays are copied.
+
+        A buffer is copied once, however many of its members change. The old values of the variables
+        may have been deleted.
+
+        Examples:
+            >>> v = gc.variable([1.0, 2.0], name="v")
+            >>> state = gc.compile(graph, v * 2).init()
+            >>> state.put({"v": jnp.zeros(2)})
+            >>> state["v"]
+            Array([0., 0.], dtype=float32)
+        """
+        FORKING.check()
+        with self.lock:
+            buffers, copied = list(self._buffers), set[int]()
+            for name, value in values.items():
+                slot = self.layout.slot(name)
+                number, old = slot.buffer, buffers[slot.buffer]
+                if slot.member is None:
+                    with jax.enable_x64(True):
+                        buffers[number] = jax.device_put(jnp.array(value, copy=True), old.sharding)
+                else:
+                    buffer, own = self.layout.buffers[number], number in copied
+                    buffers[number] = put(old, buffer, slot.member, value, donate=own)
+                    copied.add(number)
+            self._buffers = buffers
+
     def with_value(self, name: str, value: jax.Array) -> State:
         """A state that differs in one variable; this one stays valid until a step consumes one.
 
