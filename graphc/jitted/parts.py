@@ -111,7 +111,8 @@ _FIELD_OF_TUPLE: Final = type(namedtuple("_", "a").a)  # type: ignore[attr-defin
 
 def _field(tree: Any, name: str) -> Any:
     """A field of the tree that no property hides."""
-    if type(tree).__getattribute__ not in (object.__getattribute__, tuple.__getattribute__):
+    way: Any = type(tree).__getattribute__
+    if way not in (object.__getattribute__, tuple.__getattribute__):
         return _NOTHING
     of_class = inspect.getattr_static(type(tree), name, None)
     if isinstance(of_class, _FIELD_OF_TUPLE):
