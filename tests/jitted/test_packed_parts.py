@@ -248,6 +248,17 @@ def test_leaves_that_another_function_has_updated_in_place() -> None:
     assert_trees_near(got, trained(lambda **options: jax.jit(advanced, **options), new(), change))
 
 
+def test_a_change_that_is_undone_after_a_call_that_failed() -> None:
+    jitted = gc.jit(advanced, donate_argnums=0)
+    state, want = jitted(new(), X), jax.jit(advanced)(new(), X)
+    before = state.params["scale"]
+    state.params["scale"] = before * 7
+    with pytest.raises(TypeError):
+        jitted(state, X[:, :3])
+    state.params["scale"] = before
+    assert_trees_near(gc.unpack(jitted(state, X)), jax.jit(advanced)(want, X))
+
+
 def test_a_part_that_was_replaced_in_the_tree_has_no_effect() -> None:
     jitted = gc.jit(advanced, donate_argnums=0)
     state, want = jitted(new(), X), jax.jit(advanced)(new(), X)
