@@ -74,7 +74,10 @@ RULES: Final[dict[str, Rule]] = {
     "aten.sym_is_contiguous.default": lambda call, x, *rest: True,  # tensors have no other layout
     "aten.sym_storage_offset.default": lambda call, x: 0,
     "aten.sym_stride.int": lambda call, x, axis: math.prod(x.shape[axis % x.ndim + 1 :]),
-    "aten._local_scalar_dense.default": lambda call, x: ops.reshape(x, ()),
+    **{
+        f"aten.{name}.default": lambda call, x: ops.reshape(x, ())
+        for name in ("_local_scalar_dense", "item")
+    },
     "aten.sym_size.int": lambda call, x, axis: x.shape[axis],
     "aten._assert_async.msg": _nothing,
     "aten._assert_scalar.default": _nothing,
