@@ -26,6 +26,7 @@ from graphc.importers.torch.families import (
     reductions,
     resizing,
     sampling,
+    scattering,
     shapes,
     sizes,
 )
@@ -33,7 +34,7 @@ from graphc.importers.torch.families import (
 _FAMILIES: Final = (
     *(activations, attention, backward, composite, control, convolutions, creation, detection),
     *(elementwise, indexing, linear_algebra, losses, matrices, normalization, randoms, recurrent),
-    *(reductions, resizing, sampling, shapes, sizes),
+    *(reductions, resizing, sampling, scattering, shapes, sizes),
 )
 
 RULES: Final[Mapping[str, Rule]] = {
