@@ -160,7 +160,7 @@ def _check_shape(got: Any, wanted: Any, what: str) -> None:
 
 def _initial_tensor(init: Operand, dtype: DType | None, graph: Graph, what: str) -> Tensor:
     """`init` as a tensor of the whole graph. It must not depend on a feed or an assignment."""
-    with graph, no_control_inputs():  # no part of the run or the body in which it is created
+    with graph, no_control_inputs():  # an initial value belongs to no run and to no body
         tensor = graph.adopt(to_dtype(init, init.type.dtype if dtype is None else dtype))
     if not tensor.type.is_static:
         refuse(

@@ -53,6 +53,8 @@ def restore(
         exclude: which of them do not.
         rename: old name -> new name, where the graph has other names than the checkpoint.
             `{"encoder/*": "backbone/*"}` renames all that begin so; or a function of the old name.
+            A name that changes wins over one that stays: `{"*/average": "*"}` restores moving
+            averages.
         strict: whether each selected variable must be in the checkpoint with its shape. With False
             the report says which were not.
 

@@ -270,8 +270,7 @@ def _no_pattern(where: str, got: object) -> AttributeValueError:
 
 
 def _renamed(saved: Source, rename: Renaming) -> dict[str, str]:
-    """The name that a variable of the graph must have -> the name in the checkpoint. Averages may
-    take the names of their variables: `rename={"*/average": "*"}`."""
+    """The name that a variable of the graph must have -> the name in the checkpoint."""
     new: Callable[[str], str] = (
         _by_mapping(rename, saved)
         if isinstance(rename, Mapping)

@@ -13,7 +13,7 @@ from jax import numpy as jnp
 from graphc.copying import Uncopied
 from graphc.errors import DTypeError, ShapeError, StateError
 from graphc.interrupts import uninterrupted
-from graphc.runtime.buffers.layout import Buffer, StateLayout, public_names
+from graphc.runtime.buffers.layout import Buffer, Slot, StateLayout, public_names
 from graphc.runtime.buffers.packing import put, repack, take, take_several
 from graphc.runtime.core.failures import what_was_lost
 from graphc.runtime.core.forking import FORKING
@@ -63,12 +63,7 @@ class State(Mapping[str, jax.Array], Uncopied):
             StateError: the state was consumed, or the step that made it failed.
         """
         FORKING.check()
-        if self._consumed_by is not None:
-            raise StateError(
-                f"this state was consumed by {self._consumed_by}",
-                hint="go on with the state that call returned; options=CompileOptions("
-                "donate=False) keeps the old one alive",
-            )
+        self._check_not_consumed()
         if self._shares and any(buffer.is_deleted() for buffer in self._buffers):
             raise StateError(
                 "this state shares variables with one that was consumed by a step",
@@ -83,6 +78,14 @@ class State(Mapping[str, jax.Array], Uncopied):
                 )
             self.uncertain = False
         return self._buffers
+
+    def _check_not_consumed(self) -> None:
+        if self._consumed_by is not None:
+            raise StateError(
+                f"this state was consumed by {self._consumed_by}",
+                hint="go on with the state that call returned; options=CompileOptions("
+                "donate=False) keeps the old one alive",
+            )
 
     @property
     def was_donated(self) -> bool:
@@ -176,6 +179,11 @@ class State(Mapping[str, jax.Array], Uncopied):
         A buffer is copied once, however many of its members change. The old values of the variables
         may have been deleted.
 
+        Raises:
+            UnknownNameError: no such variable.
+            ShapeError, DTypeError: a value does not fit its variable. No variable is changed then.
+            StateError: the state was consumed.
+
         Examples:
             >>> v = gc.variable([1.0, 2.0], name="v")
             >>> state = gc.compile(graph, v * 2).init()
@@ -185,9 +193,10 @@ class State(Mapping[str, jax.Array], Uncopied):
         """
         FORKING.check()
         with self.lock:
+            self._check_not_consumed()
             buffers, copied = list(self._buffers), set[int]()
             for name, value in values.items():
-                slot = self.layout.slot(name)
+                slot = self._slot_for(name, value)
                 number, old = slot.buffer, buffers[slot.buffer]
                 if slot.member is None:
                     with jax.enable_x64(True):
@@ -218,13 +227,8 @@ class State(Mapping[str, jax.Array], Uncopied):
             return self._with_value(name, value)
 
     def _with_value(self, name: str, value: jax.Array) -> State:
-        slot = self.layout.slot(name)
-        type = self.layout.types[name]
-        shape, dtype = np.shape(value), getattr(value, "dtype", None)
-        if shape != type.shape or dtype != type.dtype:
-            error = ShapeError if shape != type.shape else DTypeError
-            raise error(f"variable {name!r} is {type}, the value {dtype} of shape {shape}")
-        value = variable_value(name, type, value)
+        slot = self._slot_for(name, value)
+        value = variable_value(name, self.layout.types[name], value)
         buffers = list(self.buffers)
         old = buffers[slot.buffer]
         if slot.member is None:
@@ -234,6 +238,15 @@ class State(Mapping[str, jax.Array], Uncopied):
             buffer = self.layout.buffers[slot.buffer]
             buffers[slot.buffer] = put(old, buffer, slot.member, np.array(value))
         return self.followed_by(buffers)
+
+    def _slot_for(self, name: str, value: jax.Array) -> Slot:
+        """The place of a variable that takes a value."""
+        slot, type = self.layout.slot(name), self.layout.types[name]
+        shape, dtype = np.shape(value), getattr(value, "dtype", None)
+        if shape != type.shape or dtype != type.dtype:
+            error = ShapeError if shape != type.shape else DTypeError
+            raise error(f"variable {name!r} is {type}, the value {dtype} of shape {shape}")
+        return slot
 
     def followed_by(self, buffers: list[jax.Array], settled: object = None) -> State:
         """A state of the same layout. It may share some buffers with this one."""

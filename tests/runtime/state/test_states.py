@@ -193,3 +193,22 @@ def test_members_of_a_flat_buffer_taken_together() -> None:
         state.several(["v1", "w"])
     info = packing._all_taker.cache_info()
     assert info.misses == 1 and info.hits > packing.ONE_BY_ONE
+
+
+def test_values_put_in_place() -> None:
+    with gc.Graph() as graph:
+        steps = [gc.variable(np.zeros((n, 2)), name=f"v{n}").assign_add(1) for n in range(1, 4)]
+    step = gc.compile(graph, steps)
+    state = step.init()
+    old = state["v1"]
+    state.put({"v1": np.ones((1, 2)), "v3": np.full((3, 2), 5.0)})
+    assert [float(state[f"v{n}"][0, 0]) for n in range(1, 4)] == [1, 0, 5]
+    assert np.array_equal(old, [[0, 0]])
+    with pytest.raises(ShapeError, match=r"variable 'v3' is f64\[3, 2\]"):
+        state.put({"v1": np.zeros((1, 2)), "v3": np.zeros(3)})
+    with pytest.raises(DTypeError, match="the value float32"):
+        state.put({"v1": np.ones((1, 2), "float32")})
+    assert float(state["v1"][0, 0]) == 1  # nothing was changed
+    step(state)
+    with pytest.raises(StateError, match="this state was consumed"):
+        state.put({"v1": np.ones((1, 2))})
