@@ -71,7 +71,10 @@ CASES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "least of bools": (scatter("amin"), (BOOLS, PLACES, ~BOOLS)),
     "greatest of bools alone": (scatter("amax", include_self=False), (BOOLS, PLACES, ~BOOLS)),
     "sum of bools alone": (scatter("sum", include_self=False), (BOOLS, PLACES, ~BOOLS)),
-    "a mask of bytes": (put, (X, OF_ROWS.to(torch.uint8), -torch.arange(4.0))),
+    "a mask of bytes": (
+        put,
+        (X, OF_ROWS.to(torch.uint8) * 2, -torch.arange(16.0).reshape(4, 4)),
+    ),
     "mean of complex numbers": (lambda x: torch.var_mean(x, 1)[1], (torch.complex(X, X + 1),)),
     "bool scalars": (scatter("prod"), (TRUE, ONE, FALSE[None])),
     "sum of scalars": (scatter("sum"), (X[0, 0, 1], TWICE, X[0, 0, 2:])),
